@@ -75,7 +75,7 @@ def full(left_bytes: int) -> Rule:
 
 
 def failing_sync(after: int = 0) -> Rule:
-    """One sync fails with EIO, behind so many that succeed. What was to be synced stays in the file, perhaps in memory alone."""
+    """One sync fails with EIO, behind so many that succeed. What was to be synced stays in the file."""
     return Rule(5, WRITE | SYNC, errno.EIO, left=after)
 
 
@@ -110,7 +110,7 @@ class DiskFaults:
         text = os.fsencode(os.path.realpath(prefix))
         free = [each for each in self._rules() if not each.number]
         if not free or len(text) >= PREFIX_BYTES:
-            raise InvalidInput(f"no rule for {prefix}: {RULES} rules are in force, or its path is too long ({PREFIX_BYTES} bytes)")
+            raise InvalidInput(f"no rule for {prefix}: {RULES} rules are in force, or it is too long")
         slot, self._last = free[0], self._last + 1
         slot.action, slot.kinds, slot.error, slot.delay_us, slot.left = (
             rule.action, rule.kinds, rule.error, rule.delay_us, rule.left
@@ -124,6 +124,10 @@ class DiskFaults:
     def end(self, number: int) -> None:
         self._slot(number).number = 0
         self._count()
+
+    def in_force(self) -> int:
+        """How many rules there are."""
+        return sum(each.number != 0 for each in self._rules())
 
     def hits(self, number: int) -> int:
         """How many calls it has delayed, failed or frozen."""
@@ -157,4 +161,4 @@ class DiskFaults:
 
     def _count(self) -> None:
         assert self._table is not None
-        self._table.in_force = sum(each.number != 0 for each in self._rules())
+        self._table.in_force = self.in_force()

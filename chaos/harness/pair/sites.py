@@ -47,10 +47,10 @@ class Lives:
 
 
 class RealSites:
-    """`links`: link -> the port of its proxy. `bug`: a planted one, of every gateway."""
+    """`links`: link -> the port of its proxy. `bug`: a planted one, of every gateway. `environ`: what gateways get besides."""
 
-    def __init__(self, folder: Path, bug: str = "") -> None:
-        self.folder, self.bug = folder, bug
+    def __init__(self, folder: Path, bug: str = "", environ: Mapping[str, str] | None = None) -> None:
+        self.folder, self.bug, self._environ = folder, bug, environ or {}
         ports = free_ports(6)
         self.ports = {"a": ports[0], "b": ports[1]}
         self.links = {"c>a": ports[2], "c>b": ports[3], "a>b": ports[4], "b>a": ports[5]}
@@ -93,7 +93,7 @@ class RealSites:
         module = ["chaos.harness.bugs.launch", self.bug] if self.bug else ["twinlog"]
         command = [sys.executable, "-m", *module, "serve", "--config", str(self.folder / site / "site.toml")]
         with (self.folder / site / "site.log").open("ab") as log:
-            life.process = start_child(command, log, folder=self.folder, environ=child_environ())
+            life.process = start_child(command, log, folder=self.folder, environ={**child_environ(), **self._environ})
         life.paused, life.wanted = False, True
         life.starts += 1
 

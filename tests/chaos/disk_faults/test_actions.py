@@ -53,7 +53,7 @@ def rig(tmp_path: Path) -> Iterator[Rig]:
 
 
 def test_every_call_of_the_program_is_tried() -> None:
-    assert set(EVERY) == set(CALLS) - {"hold", "release", "is-full"}
+    assert set(EVERY) == set(CALLS) - {"hold", "release", "is-full", "append", "write-at-end"}
 
 
 def test_without_a_rule_every_call_succeeds(rig: Rig) -> None:
@@ -107,7 +107,7 @@ def test_on_a_full_disk_files_do_not_grow_and_are_written_over(rig: Rig) -> None
     rig.begin(full(0))
     assert rig.said("is-full", path) == "ok"
     assert [rig.said(name, path) for name in ("pwrite", "pwritev2-syncs", "fsync", "create", "rename")] == ["ok"] * 5
-    assert [rig.said(name, other) for name in ("pwritev2-grows", "fallocate")] == ["ENOSPC"] * 2
+    assert [rig.said(name, other) for name in ("pwritev2-grows", "fallocate", "append", "write-at-end")] == ["ENOSPC"] * 4
     assert rig.said("pwritev2-grows", rig.file("outside", "one")) == "ok"
 
 
@@ -118,6 +118,14 @@ def test_what_goes_away_makes_room_on_a_full_disk(rig: Rig, name: str) -> None:
     assert rig.said("pwritev2-grows", path) == "ENOSPC"  # by 5 bytes
     assert rig.said(name, other) == "ok"
     assert rig.said("pwritev2-grows", path) == "ok"
+
+
+def test_a_name_of_several_makes_no_room_until_the_last_one_goes(rig: Rig) -> None:
+    path, other = rig.file("inside", "one"), rig.file("inside", "other")
+    rig.begin(full(0))
+    assert rig.said("link", other) == "ok"
+    assert [rig.said("unlink", other), rig.said("append", path)] == ["ok", "ENOSPC"]
+    assert [rig.said("unlink", Path(f"{other}-linked")), rig.said("append", path)] == ["ok", "ok"]
 
 
 @pytest.mark.parametrize("name", ["fsync", "fdatasync", "pwritev2-syncs"])

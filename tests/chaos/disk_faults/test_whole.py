@@ -1,4 +1,4 @@
-"""The library sees every write and every sync that reaches the kernel: of Python, of RocksDB, of SQLite, as strace counts them."""
+"""The library sees every write and every sync of Python, RocksDB and SQLite that reaches the kernel, as strace counts them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Makes the calls that it is asked for, each on a thread of its own, and says what came of it.
 
-A line in, `NAME PATH`; a line out, `NAME PATH` and `ok` or the error's name, in the order in which the calls end. `hold PATH` opens
-a file for the calls that need a descriptor.
+A line in, `NAME PATH`; a line out, `NAME PATH` and `ok` or the error's name, in the order in which the calls end. `hold PATH`
+opens a file for the calls that need a descriptor.
 """
 
 from __future__ import annotations
@@ -23,6 +23,14 @@ def _shut(descriptor: int) -> None:
     os.close(descriptor)
 
 
+def _append(path: str, data: bytes) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND)
+    try:
+        os.write(descriptor, data)
+    finally:
+        os.close(descriptor)
+
+
 def _in_folder(path: str, call: Callable[[str, int], object]) -> None:
     """`call` with the name alone, and the descriptor of its folder."""
     folder = os.open(os.path.dirname(path), os.O_RDONLY)
@@ -39,6 +47,8 @@ CALLS: Mapping[str, Callable[[str], object]] = {
     "writev": lambda path: os.writev(held[path], [b"01234", b"56789"]),
     "pwrite": lambda path: os.pwrite(held[path], b"0123456789", 0),
     "pwritev2": lambda path: os.pwritev(held[path], [b"0123456789"], 0),
+    "append": lambda path: _append(path, b"0123456789"),
+    "write-at-end": lambda path: os.lseek(held[path], 0, os.SEEK_END) and os.write(held[path], b"0123456789"),
     "pwritev2-grows": lambda path: os.pwritev(held[path], [b"0123456789"], 995),
     "pwritev2-syncs": lambda path: os.pwritev(held[path], [b"0123456789"], 0, os.RWF_DSYNC),
     "ftruncate": lambda path: os.ftruncate(held[path], 10),
