@@ -1,7 +1,7 @@
 """The table of rules, in memory that is shared with the processes that were started with the library.
 
 What always holds: a rule is in force for each call that begins after `begin` has returned, and for none that begins after `end`
-has; a call that is frozen goes on then. A prefix is plain text: `/x/data/wal` takes `/x/data/wal`, what lies below it, and
+has; a call that is frozen continues then. A prefix is plain text: `/x/data/wal` takes `/x/data/wal`, what lies below it, and
 `/x/data/wal-2`. The layout is that of interposed.c.
 """
 
@@ -43,7 +43,7 @@ class _Table(ctypes.Structure):
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What becomes of calls. `slow(us)`, `freezing()`, `failing(...)`, `full(...)`, `failing_sync(...)` make one."""
+    """Says what becomes of calls; `slow`, `failing`, `freezing`, `full` and `failing_sync` make one."""
 
     action: int
     kinds: int
@@ -99,7 +99,7 @@ class DiskFaults:
         return {"LD_PRELOAD": str(self._library), VARIABLE: str(self.path)}
 
     def is_attached(self, pid: int) -> bool:
-        """Whether the process looks at this table."""
+        """Returns whether the process looks at this table."""
         try:
             return str(self.path) in Path(f"/proc/{pid}/maps").read_text()
         except FileNotFoundError:
@@ -126,19 +126,19 @@ class DiskFaults:
         self._count()
 
     def in_force(self) -> int:
-        """How many rules there are."""
+        """Returns how many rules there are."""
         return sum(each.number != 0 for each in self._rules())
 
     def hits(self, number: int) -> int:
-        """How many calls it has delayed, failed or frozen."""
+        """Returns how many calls it has delayed, failed or frozen."""
         return int(self._slot(number).hits)
 
     def used_again(self, number: int) -> int:
-        """How often a descriptor was written or synced whose sync `failing_sync` had failed."""
+        """Returns how often a descriptor was written or synced whose sync `failing_sync` had failed."""
         return int(self._slot(number).again)
 
     def close(self) -> None:
-        """All rules end; processes that look at the table go on without."""
+        """All rules end; processes that look at the table continue without."""
         if self._table is None:
             return
         for each in self._rules():

@@ -1,7 +1,7 @@
 /* Stands between a process and its files (LD_PRELOAD): delays, fails, fills and freezes calls on paths that rules name.
  *
  * What always holds: without a rule in force a call costs one look at a counter in shared memory; a rule counts for each call
- * that begins after it was put in force, and for none that begins after it was taken away; a frozen call goes on then; a table
+ * that begins after it was put in force, and for none that begins after it was taken away; a frozen call continues then; a table
  * that is missing or broken is reported on standard error, and no call is touched. What cannot be seen from here: calls that
  * libc makes on its own behalf (stdio: fwrite, fclose), raw system calls, and memory that is mapped and written.
  * The table is that of control.py, which writes it; both lay it out in the same way.

@@ -29,7 +29,7 @@ DISK_KINDS = tuple(_RULES)
 
 
 def place_and_rule(fault: Fault) -> tuple[str, Rule]:
-    """Of `how PLACE` or `how PLACE/FIGURE`. Raises InvalidInput, ValueError."""
+    """Reads `how PLACE` or `how PLACE/FIGURE`. Raises InvalidInput, ValueError."""
     place, slash, figure = fault.how.partition("/")
     make, default = _RULES[fault.kind]
     if place not in PLACES or (slash and (default == "-" or figure.startswith("-"))):
@@ -39,7 +39,7 @@ def place_and_rule(fault: Fault) -> tuple[str, Rule]:
 
 
 def are_broken_by(faults: Iterable[Fault]) -> bool:
-    """Whether gateways need the library."""
+    """Returns whether gateways need the library."""
     return any(fault.kind in DISK_KINDS for fault in faults)
 
 
