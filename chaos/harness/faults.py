@@ -17,6 +17,7 @@ from chaos.harness.pair.commands import Commands
 from chaos.harness.pair.links import STREAMS, Links
 from chaos.harness.pair.sites import OTHER, SITES, RealSites
 from chaos.harness.plan import SEVERAL, figures
+from twinlog.errors import Unavailable
 
 NO_ACTIVE = "nobody is the active"
 
@@ -135,8 +136,14 @@ class OnProcess:
     async def heal(self) -> str:
         if self.kind == "pause":
             self.stage.sites.resume(self.chosen)
-        else:
+            return ""
+        try:
             await asyncio.to_thread(self.stage.sites.start_and_wait, self.chosen)
+        except Unavailable:
+            if self.stage.disks is None or not self.stage.disks.faults.in_force():
+                raise
+            self.stage.sites.excuse(self.chosen)  # it is started again when all faults are healed
+            return f"site {self.chosen} did not start on a broken disk"
         return ""
 
 

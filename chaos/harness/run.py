@@ -216,7 +216,7 @@ class Harness:
                 self.recorder.note(ReceiptLine(call_id, site, said["outcome"], self.now_s(), last=True))
 
     def _check_processes(self) -> None:
-        for site, code in self.sites.died().items():
+        for site, code in self.sites.died():
             self.broken("internal", "processes", f"The gateway of site {site} ended by itself, with exit code {code}.")
         for told in self.disks.broken if self.disks else ():
             self.broken("P1", "processes", told)

@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -56,6 +56,7 @@ class RealSites:
         self.links = {"c>a": ports[2], "c>b": ports[3], "a>b": ports[4], "b>a": ports[5]}
         self.upstream = {"c>a": ports[0], "c>b": ports[1], "a>b": ports[1], "b>a": ports[0]}
         self.lives = {site: Lives() for site in SITES}
+        self._died: list[tuple[str, int]] = []
         self.direct = Sites(self.urls, look_s=2.0)
 
     @property
@@ -90,6 +91,7 @@ class RealSites:
         life = self.lives[site]
         if self.is_running(site):
             return
+        self._look(site)
         module = ["chaos.harness.bugs.launch", self.bug] if self.bug else ["twinlog"]
         command = [sys.executable, "-m", *module, "serve", "--config", str(self.folder / site / "site.toml")]
         with (self.folder / site / "site.log").open("ab") as log:
@@ -178,15 +180,22 @@ class RealSites:
         shutil.rmtree(self.folder / site / "dfs", ignore_errors=True)
         (self.folder / site / "dfs").mkdir(parents=True)
 
-    def died(self) -> Mapping[str, int]:
-        """Site -> exit code of a gateway that ended although nobody ended it."""
-        found = {}
-        for site, life in self.lives.items():
-            if life.wanted and life.process is not None and (code := life.process.poll()) is not None:
-                life.wanted = False
-                life.exits.append(code)
-                found[site] = code
-        return found
+    def died(self) -> Sequence[tuple[str, int]]:
+        """Site and exit code of each gateway that ended although nobody ended it, also of those that were started again."""
+        for site in SITES:
+            self._look(site)
+        return self._died
+
+    def excuse(self, site: str) -> None:
+        """It may have ended: it could not start on what it found."""
+        self.lives[site].wanted = False
+
+    def _look(self, site: str) -> None:
+        life = self.lives[site]
+        if life.wanted and life.process is not None and (code := life.process.poll()) is not None:
+            life.wanted = False
+            life.exits.append(code)
+            self._died.append((site, code))
 
     def end(self) -> None:
         """Whatever runs is stopped."""
