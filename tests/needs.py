@@ -1,7 +1,7 @@
 """The needs of tests on the machine that runs them: Java, PostgreSQL, strace, root.
 
 What always holds: a test whose need is missing fails, and its error says what to install. It is never skipped, so that a run
-that passes has run every test of its tier. The one exception is a sandbox that forbids tracing (tests/chaos/crash_states).
+that passes has run every test of its tier. The one exception is a sandbox that forbids tracing (tests/chaos/conftest.py).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Draws a plan from a seed: courses of events one after the other, and faults of links across them.
+"""Draws a plan from a seed: courses of events one after the other, and faults of links and disks across them.
 
 What always holds: one seed and number give one plan; a site is lost with its data only as the first event of a plan, while the
 pair is whole, for what an asynchronous active alone acknowledged would be lost with it, and rightly so.
@@ -9,7 +9,8 @@ from __future__ import annotations
 from random import Random
 
 from chaos.fault_lines import Fault
-from chaos.harness.plan import BY_NAME, LINK_TARGETS, HarnessPlan
+from chaos.harness.disks import DISK_KINDS, PLACES
+from chaos.harness.plan import BY_NAME, LINK_TARGETS, SITE_TARGETS, HarnessPlan
 from chaos.harness.traffic.workloads import WORKLOADS
 
 SECONDS = 150.0
@@ -18,6 +19,11 @@ FIRST_S = 4.0
 SITE_LOST_SHARE = 0.15
 _OF_LINKS = ("latency", "bandwidth", "slow-close", "slice", "reset", "black-hole", "one-way", "down")
 _HOW = {"latency": ("20/10", "100/50", "400"), "bandwidth": ("8", "64"), "slice": ("20", "200"), "reset": ("0", "50", "500")}
+
+_FIGURES = {
+    "disk-slow": ("5", "50", "500"), "disk-fails": ("EIO", "EROFS", "ENOSPC"), "disk-full": ("0", "100000"),
+    "sync-fails": ("0", "10", "100"),
+}
 
 
 def drawn(seed: int, number: int) -> HarnessPlan:
@@ -32,6 +38,7 @@ def drawn(seed: int, number: int) -> HarnessPlan:
         faults += random.choice((_active_lost, _active_stopped, _standby_away, _switched, _killed))(random, at_s)
         at_s += random.uniform(12.0, 30.0)
     faults += [_of_a_link(random) for _ in range(random.randint(2, 6))]
+    faults += [_of_a_disk(random) for _ in range(random.randint(1, 4))]
     workload = random.choice(sorted(WORKLOADS))
     ordered = tuple(sorted(faults, key=lambda fault: fault.at_s))
     return HarnessPlan(f"leg {number} of the soak of seed {seed}", number, workload, seconds=SECONDS, faults=ordered)
@@ -45,6 +52,13 @@ def _of_a_link(random: Random) -> Fault:
     kind = random.choice(_OF_LINKS)
     how = random.choice(_HOW.get(kind, BY_NAME[kind].how))
     return _at(random.uniform(2.0, SECONDS - QUIET_S), kind, random.choice(LINK_TARGETS), random.uniform(0.5, 12.0), how)
+
+
+def _of_a_disk(random: Random) -> Fault:
+    kind, place = random.choice(DISK_KINDS), random.choice(sorted(PLACES))
+    figure = random.choice(_FIGURES.get(kind, ("",)))
+    how = f"{place}/{figure}" if figure else place
+    return _at(random.uniform(2.0, SECONDS - QUIET_S), kind, random.choice(SITE_TARGETS), random.uniform(0.5, 10.0), how)
 
 
 def _active_lost(random: Random, at_s: float) -> list[Fault]:

@@ -12,10 +12,12 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from chaos.fault_lines import Fault
+from chaos.harness.disks import DISK_KINDS, Disks, OnDisk
 from chaos.harness.pair.commands import Commands
 from chaos.harness.pair.links import STREAMS, Links
 from chaos.harness.pair.sites import OTHER, SITES, RealSites
 from chaos.harness.plan import SEVERAL, figures
+from twinlog.errors import Unavailable
 
 NO_ACTIVE = "nobody is the active"
 
@@ -27,17 +29,20 @@ class Effect(Protocol):
     async def inject(self) -> str:
         """Returns what came of it, in a few words; an empty text where there is nothing to say."""
 
-    async def heal(self) -> None: ...
+    async def heal(self) -> str:
+        """Returns what it had done by then, as `inject`."""
 
 
 @dataclass
 class Stage:
-    """The things that faults act on. `active`: the site that the register names, None without one."""
+    """The things that faults act on. `active`: the site that the register names, None without one. `disks`: None where no
+    fault of the plan needs them."""
 
     sites: RealSites
     links: Links
     commands: Commands
     active: Callable[[], str | None]
+    disks: Disks | None = None
     toxics: set[tuple[str, str, str]] = field(default_factory=set)  # (link, toxic, stream) in force
 
     def site(self, target: str) -> str | None:
@@ -70,10 +75,11 @@ class Toxics:
             await self.stage.links.add(link, toxic, stream, self.attributes)
         return ""
 
-    async def heal(self) -> None:
+    async def heal(self) -> str:
         for link, toxic, stream in self._all():
             await self.stage.links.remove(link, toxic, stream)
             self.stage.toxics.discard((link, toxic, stream))
+        return ""
 
 
 @dataclass
@@ -91,10 +97,11 @@ class Down:
             await self.stage.links.switch(link, on=False)
         return ""
 
-    async def heal(self) -> None:
+    async def heal(self) -> str:
         for link in self.links:
             await self.stage.links.switch(link, on=True)
             self.stage.toxics.discard((link, "down", ""))
+        return ""
 
 
 @dataclass
@@ -126,11 +133,18 @@ class OnProcess:
         await asyncio.to_thread(work, site)
         return f"site {site}" if self.target != site else ""
 
-    async def heal(self) -> None:
+    async def heal(self) -> str:
         if self.kind == "pause":
             self.stage.sites.resume(self.chosen)
-        else:
+            return ""
+        try:
             await asyncio.to_thread(self.stage.sites.start_and_wait, self.chosen)
+        except Unavailable:
+            if self.stage.disks is None or not self.stage.disks.faults.in_force():
+                raise
+            self.stage.sites.excuse(self.chosen)  # it is started again when all faults are healed
+            return f"site {self.chosen} did not start on a broken disk"
+        return ""
 
 
 @dataclass
@@ -151,8 +165,9 @@ class Command:
         words = {"failover": ["--to", site], "switchover": ["--to", site], "rejoin": [site, "--wait"]}.get(self.verb, [])
         return (await self.stage.commands.run(self.verb, *words)).told
 
-    async def heal(self) -> None:
+    async def heal(self) -> str:
         """There is nothing to undo: the pair is brought to health by further commands."""
+        return ""
 
 
 _ATTRIBUTES: Mapping[str, tuple[str, tuple[str, ...]]] = {  # kind -> toxic, and the names of its figures
@@ -175,6 +190,9 @@ def effect_of(fault: Fault, stage: Stage) -> Effect:
         return Toxics(stage, links, "timeout", (stream,), {"timeout": 0})
     if fault.kind == "down":
         return Down(stage, links)
+    if fault.kind in DISK_KINDS:
+        assert stage.disks is not None, "a pair whose disks are broken is started for that"
+        return OnDisk(stage.disks, fault, stage.site)
     if fault.kind in _COMMANDS:
         return Command(stage, fault.kind, fault.target)
     return OnProcess(stage, fault.kind, fault.target)

@@ -56,8 +56,9 @@ class Nemesis:
         told = await effect.inject()
         if fault.for_s:
             await asyncio.sleep(max(0.0, from_s + fault.for_s - self._now_s()))
-            await effect.heal()
-            self._note(f"healed: {line}")
+            came = await effect.heal()
+            self._note(f"healed: {line}" + (f": {came}" if came else ""))
+            told = "; ".join(filter(None, (told, came)))
         self.spans.append(Span(fault.kind, fault.target, fault.how, from_s, self._now_s(), told))
 
     async def heal_all(self) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from chaos.fault_lines import Fault, fault_text, parse_fault
+from chaos.harness.disks import DISK_KINDS, PLACES, place_and_rule
 from chaos.harness.traffic.workloads import WORKLOADS
 from twinlog.errors import InvalidInput
 
@@ -48,6 +49,11 @@ KINDS = (
     Kind("pause", SITE_TARGETS, "SIGSTOP, then SIGCONT"),
     Kind("site-lost", SITE_TARGETS, "killed, and its data and its DFS are empty; started when it is healed", lasts=False),
     Kind("start", ("a", "b"), "the gateway is started", lasts=False),
+    Kind("disk-slow", SITE_TARGETS, "each call on files of `how` takes longer: PLACE, or PLACE/MS", how=tuple(PLACES)),
+    Kind("disk-fails", SITE_TARGETS, "changes of files of `how` fail: PLACE, or PLACE/ERROR", how=tuple(PLACES)),
+    Kind("disk-full", SITE_TARGETS, "files of `how` grow by BYTES and no more: PLACE, or PLACE/BYTES", how=tuple(PLACES)),
+    Kind("disk-hangs", SITE_TARGETS, "no call on files of `how` ends before this is healed", how=tuple(PLACES)),
+    Kind("sync-fails", SITE_TARGETS, "one sync of files of `how` fails, after COUNT: PLACE, or PLACE/COUNT", how=tuple(PLACES)),
     Kind("failover", SITE_TARGETS, "`twinlog failover --to`", lasts=False),
     Kind("switchover", SITE_TARGETS, "`twinlog switchover --to`", lasts=False),
     Kind("rejoin", SITE_TARGETS, "`twinlog rejoin --wait`", lasts=False),
@@ -120,7 +126,9 @@ def _checked(fault: Fault) -> Fault:
         raise InvalidInput(f"the target of {kind.name} is one of {', '.join(kind.targets)}")
     if kind.lasts and fault.for_s <= 0:
         raise InvalidInput(f"{kind.name} lasts: say `for` how many seconds")
-    if kind.figures:
+    if kind.name in DISK_KINDS:
+        place_and_rule(fault)
+    elif kind.figures:
         figures(fault)
     elif fault.how not in kind.how:
         known = f"`how` of {kind.name} is one of {', '.join(kind.how)}"

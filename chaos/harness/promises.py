@@ -88,7 +88,7 @@ _CHECKED: Mapping[str, tuple[str, str, _Evidence]] = {
 _OWN = (  # what the run itself looks at, once
     ("P10", "stuck", "after all faults the pair becomes healthy, by documented commands alone"),
     ("P7", "drained", "an idle pair becomes equal and durable, and its remote log holds one segment at most"),
-    ("internal", "processes", "no gateway ends by itself, or meets an error that it does not know"),
+    ("internal", "processes", "no gateway ends by itself, meets an unknown error, or syncs a log again whose sync failed"),
     ("P8", "status", "no site says that it serves once a later epoch has opened"),
     ("I8", "stopping", "a gateway heeds SIGTERM"),
 )

@@ -16,7 +16,9 @@ from pathlib import Path
 from random import Random
 
 from chaos.checkers.violation import Violation
+from chaos.disk_faults.control import DiskFaults
 from chaos.harness import status
+from chaos.harness.disks import Disks, are_broken_by
 from chaos.harness.epochs import with_epochs
 from chaos.harness.faults import Stage
 from chaos.harness.nemesis import Nemesis, Span
@@ -75,7 +77,8 @@ class Harness:
         self.notes: list[str] = []
         self.violations: list[Violation] = []
         self.recorder = Recorder()
-        self.sites = RealSites(folder, bug)
+        self.disks = Disks(folder, DiskFaults(folder / "disk-faults")) if are_broken_by(plan.faults) else None
+        self.sites = RealSites(folder, bug, self.disks.faults.environ() if self.disks else {})
         self.server = Toxiproxy(folder / "toxiproxy")
         self.links = Links(self.server, self.sites.upstream, self.sites.links)
         self.register = RegisterWatch(folder / "coordinator.db", self.now_s, self.recorder.note)
@@ -84,7 +87,7 @@ class Harness:
         self.recovery = Recovery(self.sites, self.commands, self.now_s, self.note)
         self.health = Health(self.sites, self.now_s)
         self.nemesis = Nemesis(
-            Stage(self.sites, self.links, self.commands, lambda: self.register.active), self.now_s, self.note
+            Stage(self.sites, self.links, self.commands, lambda: self.register.active, self.disks), self.now_s, self.note
         )
         self.workload = WORKLOADS[plan.workload](Random(f"{plan.seed} workload"))
         self.traffic = Traffic(plan, self.workload, self.sites.client_urls, self.recorder, self.now_s)
@@ -130,6 +133,8 @@ class Harness:
             self.sites.start(site)
         if not await self.health.wait_whole(START_S):
             raise Unavailable(f"the pair did not start in {START_S:.0f} s; see {self.sites.folder}/*/site.log")
+        if self.disks and not all(self.disks.faults.is_attached(self.sites.pid(site) or 0) for site in SITES):
+            raise Unavailable(f"a gateway runs without the library that breaks its disk; see {self.sites.folder}/*/site.log")
         self.note("the pair is open, behind its links")
         await self.traffic.make_tables()
         sampling = asyncio.create_task(self.sampler.keep())
@@ -211,8 +216,10 @@ class Harness:
                 self.recorder.note(ReceiptLine(call_id, site, said["outcome"], self.now_s(), last=True))
 
     def _check_processes(self) -> None:
-        for site, code in self.sites.died().items():
+        for site, code in self.sites.died():
             self.broken("internal", "processes", f"The gateway of site {site} ended by itself, with exit code {code}.")
+        for told in self.disks.broken if self.disks else ():
+            self.broken("P1", "processes", told)
         for site in SITES:
             for told in self.sites.unforeseen(site):
                 self.broken("internal", "processes", f"Site {site} met an error that it does not know: {told}")

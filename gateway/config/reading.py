@@ -1,7 +1,8 @@
 """Reading a configuration by the marks on its classes (storage/settings.py): TOML, environment over it, every fault at once.
 
 What always holds: an unknown key is a fault, with the known key nearest to it; a secret in plain text is a fault; a value is
-within its marks, or it is a fault that names the key, its file (or environment variable), the problem and what is allowed.
+within its marks, or it is a fault that names the key, its file (or environment variable), the problem and what is allowed; no
+path of a setting is looked up on its disk, for a DFS may hang.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import difflib
+import os
 import re
 import types
 import typing
@@ -133,10 +135,14 @@ class Reader:
             if rule.is_secret:
                 return self._secret(raw, rule.is_reference)
             value = rule.convert(raw, is_text=variable in self.environ)
-            return (self.file.parent / value).resolve() if isinstance(value, Path) else value
+            return self._absolute(value) if isinstance(value, Path) else value
         except ValueError as error:
             self.fault(key, words(error), rule.allowed(), file=variable if variable in self.environ else None)
             return None
+
+    def _absolute(self, path: Path) -> Path:
+        """By its text alone: whoever looks at a DFS that hangs to follow a link in its name never returns."""
+        return Path(os.path.normpath(self.file.parent / path))
 
     def _secret(self, raw: Any, is_reference: bool) -> str:
         """`env:NAME` and `file:PATH` are looked up; anything else must hold no password, or is a fault (`is_reference`)."""

@@ -12,6 +12,8 @@ import pytest
 
 from tests.crash.processes import OTHER, Processes, open_pair
 
+pytestmark = pytest.mark.long
+
 WRITE_PATH = [
     "commit.framed", "commit.local_synced", "commit.remote_synced", "commit.committed", "commit.applied", "commit.acknowledged",
 ]
@@ -53,7 +55,6 @@ def test_the_active_dies_at_every_step_of_the_write_path_and_the_other_takes_ove
         active = other
 
 
-@pytest.mark.long
 def test_the_restarting_active_dies_at_every_step_of_activation(pair: Processes) -> None:
     for step in ACTIVATION:
         for _ in range(3):
@@ -66,7 +67,6 @@ def test_the_restarting_active_dies_at_every_step_of_activation(pair: Processes)
         pair.check("a")
 
 
-@pytest.mark.long
 def test_the_takeover_dies_at_every_step_and_goes_on_by_itself(pair: Processes) -> None:
     active = "a"
     for step in ACTIVATION:
@@ -100,7 +100,6 @@ def settled(pair: Processes, site: str) -> bool:
     return document.get("role") in ("STANDBY", "ACTIVE", "DOWNGRADE_ACTIVE") and document["operation"] is None
 
 
-@pytest.mark.long
 def test_the_switchover_dies_after_every_step_and_goes_on_by_itself(pair: Processes) -> None:
     active = "a"
     for step in SWITCHOVER:
@@ -128,7 +127,6 @@ def test_the_switchover_dies_after_every_step_and_goes_on_by_itself(pair: Proces
         active = other
 
 
-@pytest.mark.long
 def test_a_site_dies_in_the_middle_of_a_rejoin_a_degrade_and_a_resync(pair: Processes) -> None:
     for step in ("rejoin.replayed", "rejoin.cut", "rejoin.cleared"):
         pair.kill("b")

@@ -17,6 +17,7 @@ __all__ = [
     "test_the_restarting_active_dies_at_every_step_of_activation",
     "test_the_takeover_dies_at_every_step_and_goes_on_by_itself",
 ]
+pytestmark = pytest.mark.long
 
 
 @pytest.fixture

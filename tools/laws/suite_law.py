@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from tools.sources import ROOT, repository_files
 
 EXEMPT = {
-    "tests/chaos/crash_states/conftest.py": "a sandbox that forbids tracing",
+    "tests/chaos/conftest.py": "a sandbox that forbids tracing",
     "tests/test_needs.py": "it looks whether a need would skip",
 }
 VIRTUAL = ("tests/chaos/simulate/",)

@@ -7,6 +7,7 @@ simulator cannot see, because it has no sockets, no signals and no processes, is
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -18,7 +19,9 @@ from gateway.epoch.commit_rule import CommitCore
 from gateway.http.protocol import DoorProtocol
 from remote_log.fencing.read_lease import ReadLease
 from remote_log.writing.writer import RemoteWriter
+from storage.disk.os_files import OsLogFile
 from storage.log.frame import Frame
+from twinlog.errors import SyncFailed
 
 LATE_S = 0.5
 EVERY = 20
@@ -44,7 +47,7 @@ class HarnessBug:
             setattr(owner, name, replacement)
 
 
-_submit, _write = RemoteWriter.submit, DoorProtocol._write
+_submit, _write, _write_and_sync = RemoteWriter.submit, DoorProtocol._write, OsLogFile._write_and_sync
 
 
 def _submit_late(self: RemoteWriter, frame: Frame) -> None:
@@ -53,6 +56,15 @@ def _submit_late(self: RemoteWriter, frame: Frame) -> None:
 
 def _always(self: ReadLease, now_s: float) -> bool:
     return True
+
+
+def _sync_again(self: OsLogFile, group: list[bytes]) -> None:
+    try:
+        _write_and_sync(self, group)
+    except SyncFailed:
+        os.fsync(self._descriptor)  # the kernel has dropped what it could not write, and has nothing left to report
+        self._failure = None
+        self._offset += sum(map(len, group))
 
 
 class _Sent:
@@ -85,6 +97,10 @@ _ALL = (
     HarnessBug(
         "answer-of-another", "One answer in many is that of another connection: a buffer is shared.", "P3", "slow-link",
         ("linearizable", "phantom"), ((DoorProtocol, "_write", _write_of_another),),
+    ),
+    HarnessBug(
+        "syncs-again", "A sync that failed is tried again on the same descriptor, and its success is believed.", "P1",
+        "sync-fails", ("processes",), ((OsLogFile, "_write_and_sync", _sync_again),),
     ),
 )
 BUGS: Mapping[str, HarnessBug] = MappingProxyType({bug.name: bug for bug in _ALL})

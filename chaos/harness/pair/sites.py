@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -47,15 +47,16 @@ class Lives:
 
 
 class RealSites:
-    """`links`: link -> the port of its proxy. `bug`: a planted one, of every gateway."""
+    """`links`: link -> the port of its proxy. `bug`: a planted one, of every gateway. `environ`: what gateways get besides."""
 
-    def __init__(self, folder: Path, bug: str = "") -> None:
-        self.folder, self.bug = folder, bug
+    def __init__(self, folder: Path, bug: str = "", environ: Mapping[str, str] | None = None) -> None:
+        self.folder, self.bug, self._environ = folder, bug, environ or {}
         ports = free_ports(6)
         self.ports = {"a": ports[0], "b": ports[1]}
         self.links = {"c>a": ports[2], "c>b": ports[3], "a>b": ports[4], "b>a": ports[5]}
         self.upstream = {"c>a": ports[0], "c>b": ports[1], "a>b": ports[1], "b>a": ports[0]}
         self.lives = {site: Lives() for site in SITES}
+        self._died: list[tuple[str, int]] = []
         self.direct = Sites(self.urls, look_s=2.0)
 
     @property
@@ -90,10 +91,11 @@ class RealSites:
         life = self.lives[site]
         if self.is_running(site):
             return
+        self._look(site)
         module = ["chaos.harness.bugs.launch", self.bug] if self.bug else ["twinlog"]
         command = [sys.executable, "-m", *module, "serve", "--config", str(self.folder / site / "site.toml")]
         with (self.folder / site / "site.log").open("ab") as log:
-            life.process = start_child(command, log, folder=self.folder, environ=child_environ())
+            life.process = start_child(command, log, folder=self.folder, environ={**child_environ(), **self._environ})
         life.paused, life.wanted = False, True
         life.starts += 1
 
@@ -178,15 +180,22 @@ class RealSites:
         shutil.rmtree(self.folder / site / "dfs", ignore_errors=True)
         (self.folder / site / "dfs").mkdir(parents=True)
 
-    def died(self) -> Mapping[str, int]:
-        """Site -> exit code of a gateway that ended although nobody ended it."""
-        found = {}
-        for site, life in self.lives.items():
-            if life.wanted and life.process is not None and (code := life.process.poll()) is not None:
-                life.wanted = False
-                life.exits.append(code)
-                found[site] = code
-        return found
+    def died(self) -> Sequence[tuple[str, int]]:
+        """Site and exit code of each gateway that ended although nobody ended it, also of those that were started again."""
+        for site in SITES:
+            self._look(site)
+        return self._died
+
+    def excuse(self, site: str) -> None:
+        """It may have ended: it could not start on what it found."""
+        self.lives[site].wanted = False
+
+    def _look(self, site: str) -> None:
+        life = self.lives[site]
+        if life.wanted and life.process is not None and (code := life.process.poll()) is not None:
+            life.wanted = False
+            life.exits.append(code)
+            self._died.append((site, code))
 
     def end(self) -> None:
         """Whatever runs is stopped."""

@@ -14,7 +14,7 @@ from tests.chaos.crash_states.rig import Judged, Plant, judge, recorded, without
 from tests.storage.engines.engine_rig import scan
 from tests.storage.engines.kept_reading import read_kept
 
-pytestmark = pytest.mark.usefixtures("records_calls")
+pytestmark = [pytest.mark.usefixtures("records_calls"), pytest.mark.long]
 MOST = 6  # of one moment
 SETTINGS = RocksSettings(write_buffer_bytes=1 << 20)
 

@@ -16,7 +16,7 @@ from switchover.register.remembering import last_met
 from switchover.register.sql import SqlCoordinator
 from tests.chaos.crash_states.rig import Judged, Plant, judge, recorded, without
 
-pytestmark = pytest.mark.usefixtures("records_calls")
+pytestmark = [pytest.mark.usefixtures("records_calls"), pytest.mark.long]
 MOST = 8  # of one moment
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from chaos.fault_lines import Fault
@@ -9,6 +11,8 @@ from chaos.harness.cli import scenarios
 from chaos.harness.faults import Stage, effect_of
 from chaos.harness.plan import KINDS, HarnessPlan, Kind, parse, text
 from twinlog.errors import InvalidInput
+
+NOTHING: Any = object()  # that something is done to
 
 
 def fault_of(kind: Kind) -> Fault:
@@ -22,7 +26,7 @@ def test_a_plan_of_every_kind_is_read_back() -> None:
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 def test_every_kind_has_its_object(kind: Kind) -> None:
-    stage = Stage(sites=None, links=None, commands=None, active=lambda: "a")  # type: ignore[arg-type]  # nothing is done here
+    stage = Stage(sites=NOTHING, links=NOTHING, commands=NOTHING, active=lambda: "a", disks=NOTHING)
     assert effect_of(fault_of(kind), stage)
 
 
@@ -40,6 +44,12 @@ def test_every_scenario_can_be_read_and_says_what_happens(name: str) -> None:
     ("at 1 latency a>b for 2 how 5/4/3", "at most 2 numbers"),
     ("at 1 bandwidth a>b for 2 how much", "line 1"),
     ("at 1 one-way a>b for 2 how along", "`how` of one-way is one of up, down"),
+    ("at 1 disk-fails a for 2", "`how` of disk-fails is one of disk, wal, engine, journal, dfs"),
+    ("at 1 disk-fails a for 2 how wal/EPERM", "'EPERM' is none of EIO, EROFS, ENOSPC"),
+    ("at 1 disk-hangs a for 2 how wal/3", "`how` of disk-hangs is one of disk"),
+    ("at 1 disk-full a for 2 how wal/-1", "`how` of disk-full is one of disk"),
+    ("at 1 disk-slow a for 2 how wal/long", "line 1"),
+    ("at 1 sync-fails a how wal", "sync-fails lasts"),
     ("at 1 failover b how well", "failover has no `how`"),
     ("seconds 5\nat 6 crash a", "does not lie within the 5 s"),
     ("workload dance", "workload 'dance' is none of"),

@@ -22,7 +22,8 @@ pytestmark = [pytest.mark.pair, pytest.mark.long]
 FAILOVER = "workload sets\nseconds 8\nat 2 black-hole a>b for 2\nat 3 crash a\nat 3.2 failover b\n"
 WOKEN = "workload registers\nseconds 12\nat 3 pause a for 7\nat 3.2 failover b\n"
 SLOW = "workload registers\nseconds 10\nat 1 latency c-ab for 5 how 20/10\nat 7 reset a-b for 1\n"
-PLANS = {"ack-before-remote": FAILOVER, "serves-when-woken": WOKEN, "answer-of-another": SLOW}
+SYNC = "workload sets\nseconds 8\nat 2 sync-fails a for 4 how wal/10\n"
+PLANS = {"ack-before-remote": FAILOVER, "serves-when-woken": WOKEN, "answer-of-another": SLOW, "syncs-again": SYNC}
 
 
 def command(folder: Path, plan: str, *options: str) -> list[str]:

@@ -18,6 +18,8 @@ from chaos.servers.hdfs_cluster import HdfsCluster
 from tests.processes import has_ended, state, wait_for
 from twinlog.errors import DfsError
 
+pytestmark = pytest.mark.long
+
 
 def sleeper(folder: Path, code: str = "import time; time.sleep(60)") -> Daemon:
     return Daemon("sleeper", [sys.executable, "-c", code, str(folder), "last.Argument"], folder)

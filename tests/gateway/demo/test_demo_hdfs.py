@@ -18,7 +18,7 @@ from tests.crash.processes import free_port
 from tests.gateway.documented import opened
 from tools.sources import ROOT
 
-pytestmark = pytest.mark.pair
+pytestmark = [pytest.mark.pair, pytest.mark.long]
 TABLE = {"name": "t", "columns": [{"name": "k", "type": "int64"}, {"name": "v", "type": "string"}], "primary_key": ["k"]}
 
 

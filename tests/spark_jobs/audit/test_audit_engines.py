@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 ROWS = [{"id": number, "n": number, "text": f"row {number}"} for number in range(300)]
 
-pytestmark = pytest.mark.pair
+pytestmark = [pytest.mark.pair, pytest.mark.long]
 
 
 @pytest.fixture(params=["ab", "b"], ids=["both in PostgreSQL", "a in RocksDB"])

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 ROWS = [{"id": number, "n": number, "text": f"row {number}"} for number in range(100)]
 START_S = 300.0
 
-pytestmark = pytest.mark.pair
+pytestmark = [pytest.mark.pair, pytest.mark.long]
 
 
 @pytest.fixture

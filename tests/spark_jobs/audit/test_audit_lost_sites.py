@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 ROWS = [{"id": number, "n": number, "text": f"row {number}"} for number in range(300)]
 FAILED = {"summary.json", "spark.log"}
 
-pytestmark = pytest.mark.pair
+pytestmark = [pytest.mark.pair, pytest.mark.long]
 
 
 @pytest.fixture

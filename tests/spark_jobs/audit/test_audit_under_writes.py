@@ -18,7 +18,7 @@ QUIET = 100  # rows that nobody writes any more
 RATE = 400
 WRITTEN_MIN = 50  # rows, while one comparison runs
 
-pytestmark = pytest.mark.pair
+pytestmark = [pytest.mark.pair, pytest.mark.long]
 
 
 def compare(pair: AuditedPair, writes: Writes, expected: int) -> tuple[dict[str, str], Written]:

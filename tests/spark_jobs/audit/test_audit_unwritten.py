@@ -27,6 +27,8 @@ from tests.spark_jobs.audit.test_spark_cluster import operator_file
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.long
+
 FINDINGS = 200_000  # more than the small disk holds
 DEADLINE_S = 150.0
 Audited = Callable[..., tuple[int, dict[str, Any]]]

@@ -20,6 +20,8 @@ from tests.storage.log.frames import a_frame, run, segment_bytes
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.long
+
 Told = tuple[str, str, int, int, int]  # kind, segment, offset, seq, last_seq
 W = wal_name(1, 1)
 

@@ -19,6 +19,8 @@ from tests.storage.log.frames import a_frame, later, run, segment_bytes
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.long
+
 NOBODY = "http://127.0.0.1:1"
 Told = tuple[str, str, int, int, int]  # kind, segment, offset, seq, last_seq
 

@@ -22,6 +22,8 @@ from tests.storage.log.frames import a_frame, run, segment_bytes
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.long
+
 Files = Mapping[tuple[int, int], list[Frame]]  # (epoch, index) of the segment -> what stands in it
 Told = tuple[str, str | None, int, int, int]  # kind, segment, offset, seq, last_seq
 BUCKET = 1 << 20  # sequences that are put in order together

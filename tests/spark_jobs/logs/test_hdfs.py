@@ -21,6 +21,8 @@ from tests.spark_jobs.replay.replay_rig import contents
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.long
+
 COLUMNS = ("seq", "previous", "epoch", "timestamp", "operation", "key", "row")
 
 

@@ -23,6 +23,8 @@ from tests.storage.log.frames import a_frame, run
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.long
+
 SEEDS = 2
 BLOCK_BITS = 5  # so that small logs have many blocks
 

@@ -38,6 +38,8 @@ from twinlog.errors import InvalidInput
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+pytestmark = pytest.mark.long
+
 HIGH = 1 << 63  # a table whose id is negative in the column
 KEYS = [b"", b"\0", b"\0\0", b"\0\xff", b"a", b"a\0", b"aa", b"b", b"\x7f", b"\x80", b"\xff", b"\xff\xff"]
 OF_TABLES = {number: {key: b"%d" % number + key * 2 for key in KEYS} for number in (1, 7, HIGH)}

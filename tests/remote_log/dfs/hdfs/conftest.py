@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.chaos.crash_states.conftest import records_calls
+from tests.chaos.conftest import records_calls
 
 __all__ = ["records_calls"]

@@ -22,6 +22,8 @@ from tests.remote_log.dfs.hdfs.writer_process import FRAME
 from tools.sources import ROOT
 from twinlog.errors import DfsError, DfsExists, LeaseLost, LeaseNotRecovered
 
+pytestmark = pytest.mark.long
+
 RECOVERY_S = 60.0
 SOFT_LIMIT_S = 60.0  # HDFS's own, and not to be set
 
@@ -78,7 +80,6 @@ async def test_a_data_node_that_is_killed_in_mid_append(faulty_hdfs: HdfsCluster
     await check_kept(open_dfs(), "/p/0/s", succeeded)
 
 
-@pytest.mark.long
 async def test_a_last_block_without_a_replica_is_not_taken_for_an_end(faulty_hdfs: HdfsCluster, open_dfs: Open) -> None:
     """Fencing stops and names the file; the operator brings the disk back, and it goes on."""
     node, disk = faulty_hdfs.data_nodes[0], faulty_hdfs.folder / "datanode1.data"
@@ -199,7 +200,6 @@ async def test_a_name_node_that_forgot_a_recovery_is_asked_again(faulty_hdfs: Hd
     await check_kept(other, "/p/0/s", 3)
 
 
-@pytest.mark.long
 async def test_a_name_node_that_has_not_heard_of_a_data_node_is_asked_later(faulty_hdfs: HdfsCluster, open_dfs: Open) -> None:
     """It would do nothing, and nothing again for 30 heartbeats. Nobody else closes the file, and there is one call only."""
     writer, other = await open_dfs().create("/p/0/s"), open_dfs(recover_again_s=3600.0)
@@ -329,7 +329,6 @@ async def test_a_writer_that_sleeps_in_mid_append_is_fenced_before_it_wakes(
     assert await open_dfs().read("/p/0/s") == seen
 
 
-@pytest.mark.long
 async def test_the_soft_limit_of_a_lease_alone_closes_nothing(faulty_hdfs: HdfsCluster, hdfs_root: str, open_dfs: Open) -> None:
     """After a minute of silence HDFS lets others take the lease, and it takes somebody who asks for it. The writer cannot go on
     all the same, for its DataNode has given it up: that is no fence, and the file stays open until somebody closes it."""

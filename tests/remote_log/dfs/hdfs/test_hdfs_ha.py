@@ -19,6 +19,8 @@ from tests.remote_log.writing.remote_rig import LAYOUT, content_of
 from tests.storage.log.frames import run
 from twinlog.errors import DfsError, Fenced
 
+pytestmark = pytest.mark.long
+
 FRAMES_MAX = 100_000
 RECOVERY_S = 60.0
 

@@ -1,4 +1,4 @@
-"""Crash states of real files need strace."""
+"""Recordings of system calls need strace."""
 
 from __future__ import annotations
 

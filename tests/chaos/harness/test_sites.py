@@ -1,0 +1,43 @@
+"""A gateway that ends by itself is known, also when it was started again since; one whose end was foreseen is not."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chaos.harness.pair import sites
+from chaos.harness.pair.sites import RealSites
+
+
+@pytest.fixture
+def pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RealSites:
+    def start_child(command: list[str], log: Any, **rest: Any) -> subprocess.Popen[bytes]:
+        process = subprocess.Popen([sys.executable, "-c", "raise SystemExit(3)"])
+        process.wait()
+        return process
+
+    monkeypatch.setattr(sites, "start_child", start_child)
+    for site in sites.SITES:
+        (tmp_path / site).mkdir()
+    return RealSites(tmp_path)
+
+
+def test_an_end_by_itself_is_known_after_the_next_start(pair: RealSites) -> None:
+    pair.start("a")
+    pair.start("a")
+    assert list(pair.died()) == [("a", 3), ("a", 3)]
+    assert list(pair.died()) == [("a", 3), ("a", 3)]
+
+
+def test_an_end_that_was_wanted_or_is_excused_is_no_news(pair: RealSites) -> None:
+    pair.start("a")
+    pair.excuse("a")
+    pair.start("b")
+    pair.kill("b")
+    pair.start("b")
+    pair.excuse("b")
+    assert list(pair.died()) == []
