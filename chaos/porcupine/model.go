@@ -44,13 +44,17 @@ type state struct {
 
 var seed = maphash.MakeSeed()
 
-func model(first state) porcupine.Model {
+// model of a row that begins as first. Once allowed says no, nothing is possible: the search ends, and its answer is void.
+func model(first state, allowed func() bool) porcupine.Model {
 	nondeterministic := porcupine.NondeterministicModel{
 		Init: func() []interface{} { return []interface{}{first} },
 		Step: func(before, asked, _ interface{}) []interface{} {
 			var after []interface{}
 			for _, each := range next(before.(state), asked.(*step)) {
 				after = append(after, each)
+			}
+			if len(after) > 0 && !allowed() {
+				return nil
 			}
 			return after
 		},

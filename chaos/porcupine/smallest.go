@@ -13,13 +13,24 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
+const memoryBytes = 1 << 30 // for what one search remembers, about; beyond that it gives up
+
 // judge looks for an order of the steps, from this state on.
 func judge(first state, steps []*step, within time.Duration) porcupine.CheckResult {
+	spentBytes, eachBytes := 0, len(steps)/8+200 // a set of steps and the states of the row, for each place that it came to
+	allowed := func() bool {
+		spentBytes += eachBytes
+		return spentBytes <= memoryBytes
+	}
 	operations := make([]porcupine.Operation, len(steps))
 	for at, each := range steps {
 		operations[at] = porcupine.Operation{Input: each, Call: nanoseconds(each.callS), Return: nanoseconds(each.returnS)}
 	}
-	return porcupine.CheckOperationsTimeout(model(first), operations, within)
+	result := porcupine.CheckOperationsTimeout(model(first, allowed), operations, within)
+	if spentBytes > memoryBytes {
+		return porcupine.Unknown // and no step was possible any more
+	}
+	return result
 }
 
 func nanoseconds(s float64) int64 {
