@@ -51,8 +51,8 @@ def _tell(judgement: Judgement, lines: bytes, row_s: float) -> int:
             say(f"  {msgspec.json.encode(calls[call]).decode()}\n")
     for each in judgement.undecided:
         say(f"Row {each.key} of {each.table} could not be decided in {row_s:g} s.\n")
-    if judgement.left_out:
-        say(f"{judgement.left_out} rows are left out: a manifest names a loss of theirs.\n")
+    if judgement.lossy:
+        say(f"{judgement.lossy} rows are judged without what a manifest names as lost.\n")
     if judgement.beyond:
         say(f"Not judged: {judgement.beyond}.\n")
     held = judgement.rows - len(judgement.broken) - len(judgement.undecided)

@@ -75,15 +75,15 @@ type rowName struct{ table, key string }
 type history struct {
 	calls    []call
 	tables   []tableUse
-	settledS []float64        // when what was unknown until then had happened, or never would
-	givenUp  map[int]bool     // epochs that a forced takeover undid
-	lost     map[rowName]bool // rows of which a manifest names a loss
-	apart    bool             // the register was decided at both sites apart from each other
+	settledS []float64                  // when what was unknown until then had happened, or never would
+	givenUp  map[int]bool               // epochs that a forced takeover undid
+	lost     map[rowName]map[int64]bool // versions of rows that a manifest names as cut off
+	apart    bool                       // the register was decided at both sites apart from each other
 }
 
 // read takes in a whole history. A line that is not of the format is an error.
 func read(source io.Reader) (*history, error) {
-	found := &history{givenUp: map[int]bool{}, lost: map[rowName]bool{}}
+	found := &history{givenUp: map[int]bool{}, lost: map[rowName]map[int64]bool{}}
 	decoder := json.NewDecoder(source)
 	for number := 1; ; number++ {
 		var line json.RawMessage
@@ -147,17 +147,25 @@ func (h *history) take(line []byte) error {
 
 func (h *history) takeLosses(line []byte) error {
 	var each struct {
-		Kept bool    `json:"kept"`
-		Rows [][]any `json:"rows"` // table, key, sequence, version
+		Kept bool                 `json:"kept"`
+		Rows [][4]json.RawMessage `json:"rows"` // table, key, sequence, version
 	}
 	if err := unmarshal(line, &each); err != nil || !each.Kept {
 		return err
 	}
 	for _, row := range each.Rows {
-		if len(row) < 2 {
-			return errors.New("a row in quarantine has no table and key")
+		var name rowName
+		var version int64
+		err := errors.Join(
+			json.Unmarshal(row[0], &name.table), json.Unmarshal(row[1], &name.key), json.Unmarshal(row[3], &version),
+		)
+		if err != nil {
+			return fmt.Errorf("a row in quarantine: %w", err)
 		}
-		h.lost[rowName{fmt.Sprint(row[0]), fmt.Sprint(row[1])}] = true
+		if h.lost[name] == nil {
+			h.lost[name] = map[int64]bool{}
+		}
+		h.lost[name][version] = true
 	}
 	return nil
 }

@@ -19,11 +19,11 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// opinion is the document. steps: calls on rows that were judged; leftOut: rows that a loss manifest names.
+// opinion is the document. steps: calls on rows that were judged; lossy: those rows that a manifest names.
 type opinion struct {
 	Rows      int      `json:"rows"`
 	Steps     int      `json:"steps"`
-	LeftOut   int      `json:"left_out"`
+	Lossy     int      `json:"lossy"`
 	Broken    []broken `json:"broken"`
 	Undecided []row    `json:"undecided"`
 	Beyond    string   `json:"beyond"` // why this history is not judged at all
@@ -84,8 +84,8 @@ func judged(found *history, within time.Duration) opinion {
 		told.Beyond = "a command had the register decided at each site apart: this checker does not know what that allows"
 		return told
 	}
-	rows, leftOut := found.rows()
-	told.LeftOut = leftOut
+	rows, lossy := found.rows()
+	told.Lossy = lossy
 	names := make([]rowName, 0, len(rows))
 	for name := range rows {
 		names = append(names, name)
@@ -97,12 +97,12 @@ func judged(found *history, within time.Duration) opinion {
 		steps := rows[name]
 		told.Rows++
 		told.Steps += len(steps)
-		switch judge(state{}, steps, within) {
+		switch judge(state{}, steps, placesMax(steps), within) {
 		case porcupine.Unknown:
 			told.Undecided = append(told.Undecided, row{name.table, name.key})
 		case porcupine.Illegal:
 			it := broken{row: row{name.table, name.key}}
-			for _, each := range smallest(steps, within) {
+			for _, each := range smallest(steps) {
 				it.Calls = append(it.Calls, each.ID)
 			}
 			told.Broken = append(told.Broken, it)

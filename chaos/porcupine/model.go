@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"hash/maphash"
+	"maps"
 	"math/big"
 	"strings"
 
@@ -34,8 +35,8 @@ type step struct {
 	returnS   float64
 }
 
-// state of a row. columns: canonical JSON of what is not null, "" for no row; version 0: not known. open: the row is
-// only known as far as columns says, and may not be there at all.
+// state of a row. columns: canonical JSON of what is not null, "" for no row; version 0: not known. open: the row is only
+// known as far as columns says, and may not be there at all.
 type state struct {
 	columns string
 	version int64
@@ -86,42 +87,39 @@ func next(before state, asked *step) []state {
 	return after
 }
 
+// shown are the states in which a row, or its absence, is shown like this.
 func shown(before, seen state) []state {
 	if before.open {
-		known := columnsOf(before.columns)
 		found := columnsOf(seen.columns)
-		for name, value := range known {
-			if other, there := found[name]; !there && value != nil || there && canonical(other) != canonical(value) {
+		for name, value := range columnsOf(before.columns) {
+			if canonical(found[name]) != canonical(value) {
 				return nil
 			}
 		}
-		return []state{seen}
-	}
-	if before.columns != seen.columns || before.version != 0 && seen.version != 0 && before.version != seen.version {
+	} else if before.columns != seen.columns {
 		return nil
 	}
-	if seen.version == 0 {
-		return []state{before}
+	if before.version != 0 && before.version != seen.version {
+		return nil
 	}
 	return []state{seen}
 }
 
-func changed(before state, asked *step) state {
+// changed is the row after the step's mutations.
+func changed(row state, asked *step) state {
 	for at, each := range asked.mutations {
 		switch each.Op {
 		case "delete":
-			before = state{}
+			row = state{}
 		case "update":
-			columns := columnsOf(before.columns)
-			for name, value := range each.Row {
-				columns[name] = value
-			}
-			before = state{written(columns, before.open), asked.versions[at], before.open}
+			columns := columnsOf(row.columns)
+			maps.Copy(columns, each.Row)
+			row = state{written(columns, row.open), asked.versions[at], row.open}
 		default: // upsert, insert: the whole row
-			before = state{written(each.Row, false), asked.versions[at], false}
+			row = state{written(each.Row, false), asked.versions[at], false}
 		}
 	}
-	return before
+	return row
 }
 
 type answer int

@@ -12,22 +12,20 @@ import (
 
 const checkName = "linearizable" // tables that ask for it are judged
 
-// rows are the steps of each row of each table, without those rows that leftOut names.
-func (h *history) rows() (found map[rowName][]*step, leftOut int) {
+// rows are the steps of each row of each table; lossy: how many of them a manifest names.
+func (h *history) rows() (found map[rowName][]*step, lossy int) {
 	found = map[rowName][]*step{}
 	for _, use := range h.tables {
-		if !slices.Contains(use.Checks, checkName) {
-			continue
-		}
-		for name, steps := range h.rowsOf(use) {
-			if h.lost[name] {
-				leftOut++
-			} else {
-				found[name] = steps
-			}
+		if slices.Contains(use.Checks, checkName) {
+			maps.Copy(found, h.rowsOf(use))
 		}
 	}
-	return found, leftOut
+	for name := range found {
+		if h.lost[name] != nil {
+			lossy++
+		}
+	}
+	return found, lossy
 }
 
 // table is one table on the way to its rows. moved: columns that a schema change may drop or rename; they are not followed.
@@ -66,7 +64,7 @@ func (h *history) rowsOf(use tableUse) map[rowName][]*step {
 		}
 	}
 	for name, steps := range made.steps {
-		made.steps[name] = made.settledBySight(steps)
+		made.steps[name] = made.settledBySight(withoutLosses(steps, h.lost[name]))
 	}
 	return made.steps
 }
@@ -226,6 +224,22 @@ func (t *table) takeRefusal(h *history, each *call, guards map[string][]conditio
 			t.add(key, &step{call: each, kind: refusal, guards: guards[key], callS: each.InvokedS, returnS: *each.ReturnedS})
 		}
 	}
+}
+
+// withoutLosses takes what a manifest names as cut off (P6) for never done, or put back later, on no condition. Who saw it saw
+// what does not count any more. Whoever was shown no version from then on may have.
+func withoutLosses(steps []*step, lost map[int64]bool) []*step {
+	fromS := math.Inf(1)
+	for _, each := range steps {
+		if slices.ContainsFunc(each.versions, func(version int64) bool { return lost[version] }) {
+			fromS = min(fromS, each.callS)
+			each.kind, each.guards, each.versions, each.returnS = maybe, nil, make([]int64, len(each.versions)), math.Inf(1)
+		}
+	}
+	return slices.DeleteFunc(steps, func(each *step) bool {
+		telling := each.kind == look && each.seen.version != 0
+		return telling && lost[each.seen.version] || !telling && (each.kind == look || each.kind == refusal) && each.returnS >= fromS
+	})
 }
 
 // settledBySight: where values are unique, whoever saw what a call of unknown outcome wrote proves that it took effect by then.

@@ -38,12 +38,12 @@ class UndecidedRow(msgspec.Struct, frozen=True):
 
 
 class Judgement(msgspec.Struct, frozen=True):
-    """The program's document. `steps`: calls on the rows that were judged, counted once for each row. `left_out`: rows of which
-    a manifest names a loss. `beyond`: why nothing was judged, or empty."""
+    """The program's document. `steps`: calls on the rows, counted once for each row. `lossy`: rows of which a manifest names a
+    loss, judged without what was lost. `beyond`: why nothing was judged, or empty."""
 
     rows: int
     steps: int
-    left_out: int
+    lossy: int
     broken: list[BrokenRow]
     undecided: list[UndecidedRow]
     beyond: str
@@ -68,7 +68,7 @@ def program_of(source: Path) -> GoProgram:
 
 
 def judged(program: Path, lines: bytes, row_s: float) -> Judgement:
-    """Judges a history, in the form of its file. Raises InvalidInput when it is none, Unavailable when the program ends early."""
+    """Judges the bytes of a history's file. Raises InvalidInput when they are none, Unavailable when the program ends early."""
     ended = subprocess.run([program, "-seconds", str(row_s), "-"], input=lines, capture_output=True, check=False)
     told = ended.stderr.decode(errors="replace").strip()[-400:]
     if ended.returncode == 2:
@@ -84,18 +84,16 @@ def second_opinion(history: History) -> SecondOpinion:
     try:
         told = judged(program_of(HERE).program(), dump(history), ROW_S)
     except (ConfigError, InvalidInput, Unavailable) as error:
-        return SecondOpinion(f"{sentence}; {error.message}", False, 0, [])
+        return SecondOpinion(f"{sentence}: {error.message}", False, 0, [])
     problem = told.beyond
     if told.undecided:
         problem = f"{len(told.undecided)} of {told.rows} rows could not be decided in {ROW_S:g} s each"
-    if told.left_out:
-        sentence += f"; {told.left_out} rows are left out, of which a manifest names a loss"
     calls = {call.id: call for call in history.calls}
     found = []
     for row in told.broken:
         times = sorted({at for each in row.calls for at in (calls[each].invoked_s, calls[each].returned_s) if at is not None})
         found.append(Violation("P3", NAME, broken_sentence(row), tuple(row.calls), tuple(times)))
-    return SecondOpinion(f"{sentence}; {problem}" if problem else sentence, not problem, told.steps, found)
+    return SecondOpinion(f"{sentence}: {problem}" if problem else sentence, not problem, told.steps, found)
 
 
 def broken_sentence(row: BrokenRow) -> str:

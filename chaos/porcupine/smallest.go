@@ -13,24 +13,32 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-const memoryBytes = 1 << 30 // for what one search remembers, about; beyond that it gives up
+const (
+	memoryBytes = 1 << 30 // for what a search remembers, about
+	placesSome  = 50_000  // for each of the many searches for a smallest part
+	smallestIn  = 2 * time.Second
+)
 
-// judge looks for an order of the steps, from this state on.
-func judge(first state, steps []*step, within time.Duration) porcupine.CheckResult {
-	spentBytes, eachBytes := 0, len(steps)/8+200 // a set of steps and the states of the row, for each place that it came to
-	allowed := func() bool {
-		spentBytes += eachBytes
-		return spentBytes <= memoryBytes
-	}
+// judge looks for an order of the steps, from this state on. places: after how many successful tries it gives up.
+func judge(first state, steps []*step, places int, within time.Duration) porcupine.CheckResult {
 	operations := make([]porcupine.Operation, len(steps))
 	for at, each := range steps {
 		operations[at] = porcupine.Operation{Input: each, Call: nanoseconds(each.callS), Return: nanoseconds(each.returnS)}
 	}
+	allowed := func() bool {
+		places--
+		return places >= 0
+	}
 	result := porcupine.CheckOperationsTimeout(model(first, allowed), operations, within)
-	if spentBytes > memoryBytes {
-		return porcupine.Unknown // and no step was possible any more
+	if places < 0 {
+		return porcupine.Unknown // nothing was possible any more
 	}
 	return result
+}
+
+// placesMax is as many as there is memory for: at each, a set of steps and the states of the row are remembered.
+func placesMax(steps []*step) int {
+	return memoryBytes / (len(steps)/8 + 200)
 }
 
 func nanoseconds(s float64) int64 {
@@ -40,12 +48,12 @@ func nanoseconds(s float64) int64 {
 	return int64(math.Round(s * 1e9))
 }
 
-// smallest are the calls whose answers cannot all be true, as far as they are found in the time.
-func smallest(steps []*step, within time.Duration) []*call {
-	until := time.Now().Add(within)
+// smallest are the calls whose answers cannot all be true, as far as that is found soon.
+func smallest(steps []*step) []*call {
+	until := time.Now().Add(smallestIn)
 	impossible := func(from state, some []*step) bool {
 		left := time.Until(until)
-		return left > 0 && judge(from, some, left) == porcupine.Illegal
+		return left > 0 && judge(from, some, placesSome, left) == porcupine.Illegal
 	}
 	first := state{}
 	ends := times(steps, func(each *step) float64 { return each.returnS })
@@ -54,9 +62,13 @@ func smallest(steps []*step, within time.Duration) []*call {
 		steps = before(steps, ends[enough])
 	}
 	begins := times(steps, func(each *step) float64 { return each.callS })
-	tooLate := sort.Search(len(begins), func(at int) bool { return !impossible(state{open: true}, from(steps, begins[at])) })
-	if tooLate > 0 {
-		first, steps = state{open: true}, from(steps, begins[tooLate-1])
+	slices.Reverse(begins)
+	late := func(at int) bool { return impossible(state{open: true}, from(steps, begins[at])) }
+	for far := 1; far < 2*len(begins); far *= 2 { // short parts are judged soon, and most are short
+		if last := min(far, len(begins)) - 1; late(last) {
+			first, steps = state{open: true}, from(steps, begins[sort.Search(last, late)])
+			break
+		}
 	}
 	for at := len(steps) - 1; at >= 0; at-- {
 		if less := without(steps, at); steps[at].kind != maybe && impossible(first, less) {

@@ -1,8 +1,9 @@
 """Both checkers say the same of the same histories, row by row: of pairs in memory with and without faults, and of seeds of the
 simulator with and without planted bugs.
 
-What always holds: a row that only one of them finds broken fails the test. One difference is known and stated: a torn row is
-not linearizable for Porcupine, which follows whole rows, and is `phantom`'s to find among ours.
+What always holds: a row that only one of them finds broken fails the test. Two differences are known: Porcupine follows whole
+rows, so it finds a torn one, as `phantom` does of ours; and versions, so it may find the loss of a write whose value another
+write brought again (counters), which ours cannot see.
 """
 
 from __future__ import annotations
@@ -28,7 +29,10 @@ PLANTED = {
     "half a batch": replace(HONEST, torn_batches=0.1),
 }
 FOUND_IN = {"conditions ignored": ("counters", "check_and_mutate", "bank", "appends", "mixed")}
-QUICK = {"blind-write-before-conditional": 0, "no-fencing": 0}
+SEED_OF_BUG = {  # where both find a row that is not linearizable
+    "blind-write-beside-conditional": 12, "ack-before-remote": 8, "no-claim-check": 36, "no-epoch-check-at-sink": 1093,
+    "sequence-again-after-restart": 12, "rejoin-keeps-tail": 29, "condition-lost-in-the-head": 28,
+}
 
 
 async def compared(second: Second, name: str, faults: Faults, seeds: range) -> int:
@@ -36,8 +40,11 @@ async def compared(second: Second, name: str, faults: Faults, seeds: range) -> i
     rows = 0
     for seed in seeds:
         history, _, _ = await run(name, seed, faults)
-        assert second.broken(history) == ours(history), f"seed {seed}"
-        rows += len(ours(history))
+        theirs, own = second.broken(history), ours(history)
+        same_values = {use.name for use in history.tables if not use.unique}
+        assert theirs >= own, f"seed {seed}"
+        assert {row for row in theirs - own if row[0] not in same_values} == set(), f"seed {seed}"
+        rows += len(own)
     return rows
 
 
@@ -57,3 +64,19 @@ async def test_a_torn_row_is_found_by_porcupine_and_by_phantom(second: Second) -
     for seed in range(SEEDS):
         history, _, _ = await run("registers", seed, replace(HONEST, torn_rows=0.1))
         assert second.broken(history) >= ours(history, "phantom") > set() == ours(history)
+
+
+# ---- the simulator
+@pytest.mark.parametrize("seed", range(12))
+def test_a_simulated_pair_is_accused_by_neither(second: Second, seed: int) -> None:
+    history = Run(draw(seed)).execute().history
+    told = second.judged(history)
+    assert (told.broken, told.undecided, ours(history)) == ([], [], set())
+    assert bool(told.beyond) == bool(history.apart)
+
+
+@pytest.mark.parametrize("name", SEED_OF_BUG)
+def test_a_planted_bug_breaks_the_same_rows_for_both(second: Second, name: str) -> None:
+    with planted(name):
+        history = Run(BUGS[name].plan(SEED_OF_BUG[name])).execute().history
+    assert second.broken(history) >= ours(history) > set()

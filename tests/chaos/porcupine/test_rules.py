@@ -150,14 +150,30 @@ def test_null_is_no_content_and_a_number_is_its_value(second: Second) -> None:
 
 
 # ---- what it does not judge
+CUT_OFF = Quarantine("a", 1, 5, 5, 9.0, True, (QuarantinedRow("t", "k", 5, 5),))
+
+
 def lost_row() -> Plot:
     return Plot().write("k", "x", 0, 1, version=5).read("k", None, 2, 3)
 
 
-def test_a_row_of_which_a_manifest_names_a_loss_is_left_out_and_counted(second: Second) -> None:
-    quarantine = Quarantine("a", 1, 5, 5, 4.0, True, (QuarantinedRow("t", "k", 5, 5),))
-    told = second.judged(lost_row().write("j", "x", 5, 6).add(quarantine).history())
-    assert (told.left_out, told.rows, told.broken) == (1, 1, [])
+@pytest.mark.parametrize(
+    "build", [
+        lambda p: p.read("k", None, 2, 3),
+        lambda p: p.read("k", "x", 2, 3, version=5).read("k", None, 4, 5),
+        lambda p: p.read("k", None, 2, 3).read("k", "x", 4, 5, version=7),  # put back
+        lambda p: p.swap("k", "z", "y", 2, 3, "not_applied").insert("k", "w", 4, 5),
+    ]
+)
+def test_what_a_manifest_names_may_be_gone_or_put_back(second: Second, build: Build) -> None:
+    history = build(Plot().write("k", "x", 0, 1, version=5)).add(CUT_OFF).history()
+    assert second.judged(history).lossy == 1
+    assert second.broken(history) == ours(history) == set()
+
+
+def test_what_stands_beside_a_loss_is_judged(second: Second) -> None:
+    plot = Plot().write("k", "x", 0, 1, version=5).write("k", "y", 2, 3, version=8).read("k", "z", 4, 5, version=9)
+    assert second.broken(plot.add(CUT_OFF).history()) == {("t", "k")}
 
 
 def test_a_loss_that_no_manifest_names_is_one(second: Second) -> None:
