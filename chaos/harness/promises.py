@@ -1,7 +1,7 @@
 """The verdicts of a run: each checker with the promise that it stands for, and whether it had anything to check.
 
 What always holds: a checker whose evidence a run cannot have is `not checked`, and never `held`; whoever adds a checker adds
-its line here (a test compares the two lists). Pure, but for the second checker, which is a program.
+its line here (a test compares the two lists). The second checker is a program, and is asked here.
 """
 
 from __future__ import annotations

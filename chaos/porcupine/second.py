@@ -38,8 +38,8 @@ class UndecidedRow(msgspec.Struct, frozen=True):
 
 
 class Judgement(msgspec.Struct, frozen=True):
-    """The program's document. `steps`: calls on the rows, counted once for each row. `lossy`: rows of which a manifest names a
-    loss, judged without what was lost. `beyond`: why nothing was judged, or empty."""
+    """The program's document. `steps`: calls on the rows, counted once for each row. `lossy`: rows with a loss that a manifest
+    names, judged without it. `beyond`: why nothing was judged, or empty."""
 
     rows: int
     steps: int
@@ -50,7 +50,7 @@ class Judgement(msgspec.Struct, frozen=True):
 
 
 class SecondOpinion(msgspec.Struct, frozen=True):
-    """For the verdicts of a run. `decided`: every row that is to be judged was."""
+    """A verdict on a run. `decided`: there were rows, and none is undecided."""
 
     sentence: str
     decided: bool
@@ -98,4 +98,4 @@ def second_opinion(history: History) -> SecondOpinion:
 
 def broken_sentence(row: BrokenRow) -> str:
     calls = ", ".join(map(str, row.calls))
-    return f"Row {row.key} of {row.table} is not linearizable: no order explains what calls {calls} were told."
+    return f"Row {row.key} of {row.table} is not linearizable: no order explains the answers to calls {calls}."

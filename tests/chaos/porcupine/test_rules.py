@@ -1,4 +1,4 @@
-"""What the second checker takes for possible and what not, one rule at a time; our own checker says the same of each."""
+"""The second checker knows what is possible and what is not, one rule at a time; our own checker says the same of each."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def test_a_history_that_holds(tmp_path: Path, capsys: pytest.CaptureFixture[str]
 def test_the_row_and_the_calls_that_contradict_each_other_are_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert told(tmp_path, dump(STALE.history())) == 1
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "Row k of t is not linearizable: no order explains what calls 5, 6 were told."
+    assert lines[0] == "Row k of t is not linearizable: no order explains the answers to calls 5, 6."
     assert [line[2:24] for line in lines[1:3]] == ['{"is":"call","id":5,"p', '{"is":"call","id":6,"p']
     assert lines[3] == "1 of 2 rows are linearizable (7 calls on them)."
 
