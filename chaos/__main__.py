@@ -1,5 +1,5 @@
 """`python -m chaos`: simulate the pair from seeds, break a pair of real processes (`run`, `soak`, `list`), replay one run of
-either from a file, or run a real HDFS (`hdfs`) or PostgreSQL (`postgres`).
+either from a file, judge a history by a second checker (`porcupine`), or run a real HDFS (`hdfs`) or PostgreSQL (`postgres`).
 
 What always holds: the exit code is 1 when a promise breaks. `replay` of a report.json is of real processes, of any other file
 of the simulator. What one command alone needs is imported for that one.
@@ -26,6 +26,10 @@ def _main(given: list[str]) -> int:
         from chaos.servers import toxiproxy
 
         return toxiproxy.main(given[1:])
+    if command == ["porcupine"]:
+        from chaos.porcupine import cli as porcupine
+
+        return porcupine.main(given[1:])
     if (command and command[0] in _HARNESS) or (command == ["replay"] and first and first[0].endswith(".json")):
         from chaos.harness import cli as harness
 

@@ -1,4 +1,4 @@
-"""The needs of tests on the machine that runs them: Java, PostgreSQL, strace, root.
+"""The needs of tests on the machine that runs them: Java, PostgreSQL, strace, root, Go.
 
 What always holds: a test whose need is missing fails, and its error says what to install. It is never skipped, so that a run
 that passes has run every test of its tier. The one exception is a sandbox that forbids tracing (tests/chaos/conftest.py).
@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import os
 import shutil
+from pathlib import Path
 
 import pytest
 
+from chaos.porcupine.second import HERE, program_of
 from chaos.servers import hdfs_jars
 from remote_log.dfs.hdfs import jvm as hdfs_jvm
 from spark_jobs.audit.java import java_program
@@ -43,6 +45,14 @@ def need_hdfs() -> None:
         hdfs_jars.class_path()
     except ConfigError as error:
         need(error.message)
+
+
+def need_porcupine() -> Path:
+    """Returns the second checker, built when it is not there."""
+    try:
+        return program_of(HERE).fetch()
+    except ConfigError as error:
+        pytest.fail(f"this test needs more of the machine: {error.message}")
 
 
 def need_spark() -> None:

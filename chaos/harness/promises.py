@@ -1,8 +1,7 @@
 """The verdicts of a run: each checker with the promise that it stands for, and whether it had anything to check.
 
 What always holds: a checker whose evidence a run cannot have is `not checked`, and never `held`; whoever adds a checker adds
-its line here (a test compares the two lists).
-This module is pure.
+its line here (a test compares the two lists). The second checker is a program, and is asked here.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ import msgspec
 from chaos.checkers import CHECKERS, check_all
 from chaos.checkers.violation import Violation
 from chaos.history.history import History
+from chaos.porcupine import second
 from chaos.workloads.workload import Workload
 
 HELD, VIOLATED, NOT_CHECKED = "held", "violated", "not checked"
@@ -96,7 +96,8 @@ _OWN = (  # what the run itself looks at, once
 
 def judge(history: History, workload: Workload, found: Iterable[Violation]) -> tuple[list[Violation], list[Verdict]]:
     """All violations, `found` and those of the checkers and of the workload; and the verdicts on each checker."""
-    judged = [*found, *check_all(history), *workload.judge(history)]
+    opinion = second.second_opinion(history)
+    judged = [*found, *check_all(history), *workload.judge(history), *opinion.violations]
     broken = {violation.checker for violation in judged}
     verdicts = []
     for name in CHECKERS:
@@ -104,6 +105,8 @@ def judge(history: History, workload: Workload, found: Iterable[Violation]) -> t
         count = evidence(history)
         state = VIOLATED if name in broken else HELD if count else NOT_CHECKED
         verdicts.append(Verdict(promise, name, sentence, state, count))
+    state = VIOLATED if second.NAME in broken else HELD if opinion.decided else NOT_CHECKED
+    verdicts.append(Verdict("P3", second.NAME, opinion.sentence, state, opinion.looked_at))
     own = f"workload:{workload.name}"
     verdicts.append(Verdict("I1", own, "what this workload demands of its own rows", VIOLATED if own in broken else HELD,
                             len(history.calls)))

@@ -28,10 +28,7 @@ def check(history: History) -> list[Violation]:
         if NAME not in table.use.checks:
             continue
         for key, facts in table.keys.items():
-            if facts.plain:
-                found += _check_zones(table, key, facts)
-            elif facts.seen or facts.refusals or len(facts.writes) > 1:
-                found += _check_search(table, key, facts)
+            found += (_check_zones if facts.plain else _check_search)(table, key, facts)
     return found
 
 

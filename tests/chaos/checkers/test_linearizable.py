@@ -55,6 +55,7 @@ BAD: dict[str, tuple[Callable[[Plot], Plot], str]] = {
     "a read that misses an acknowledged write": (
         lambda p: p.write("k", "x", 0, 1).read("k", None, 2, 3), "no row was still seen after value 'x'",
     ),
+    "a single swap that cannot have held": (lambda p: p.swap("k", "x", "y", 0, 1), "no order of these calls"),
     "a stale read": (
         lambda p: p.write("k", "x", 0, 1).write("k", "y", 2, 3).read("k", "x", 4, 5), "value 'x' was still seen",
     ),
