@@ -77,7 +77,7 @@ async def opened_site(config: SiteConfig, failpoints: Failpoints) -> AsyncIterat
         wal = await Wal.open(files, "wal", config.wal)
         stack.push_async_callback(wal.close)
         own_dfs = open_dfs(config.dfs, "own", config.site, stack, marks=True)
-        peer_dfs = open_dfs(config.dfs, "peer", config.peer.site, stack)
+        peer_dfs = open_dfs(config.dfs, "peer", config.peer.site, stack, apart_from=own_dfs)
         await warm_up(own_dfs, peer_dfs)
         coordinator, stand_in = await _coordinator(config, clock, files, own_dfs, peer_dfs)
         stack.push_async_callback(coordinator.close)

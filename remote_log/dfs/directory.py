@@ -42,10 +42,13 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 class DirectoryDfs:
     """`root` is this DFS's directory, which must exist; `setting` names it in messages; every call ends by `deadline_s`.
-    `marks`: the caller is the gateway whose own DFS it is."""
+    `marks`: the caller is the gateway whose own DFS it is. `apart_from`: a DFS that must lie in another directory; it may hang,
+    so nobody looks at it here, and what it has seen of itself counts."""
 
-    def __init__(self, root: Path, setting: str, deadline_s: float = 5.0, *, marks: bool = False) -> None:
-        self._root = root
+    def __init__(
+        self, root: Path, setting: str, deadline_s: float = 5.0, *, marks: bool = False, apart_from: DirectoryDfs | None = None
+    ) -> None:
+        self._root, self._apart_from = root, apart_from
         self._setting = setting
         self._deadline_s = deadline_s
         self._marks, self._to_mark = marks, marks
@@ -192,6 +195,12 @@ class DirectoryDfs:
             raise DfsError(
                 f"the DFS directory {self._root} ({self._setting}) is not the one that was there before: mount the right"
                 f" one, or, if it was replaced on purpose, {replaced(marks=self._marks)}",
+                root=str(self._root), setting=self._setting,
+            )
+        if self._apart_from is not None and self._apart_from._identity == identity:
+            raise DfsError(
+                f"the DFS directory {self._root} ({self._setting}) is that of {self._apart_from._setting}, by a link or a mount:"
+                f" the remote log would not outlive the site; correct {self._setting}",
                 root=str(self._root), setting=self._setting,
             )
         if self._to_mark:

@@ -37,15 +37,20 @@ class PairDfsSettings:
     jvm_heap_bytes: Annotated[int, Within(64 * MIB, 65536 * MIB)] = 256 * MIB  # of Hadoop's client, for both
 
 
-def open_dfs(settings: PairDfsSettings, which: str, site: str, stack: AsyncExitStack, *, marks: bool = False) -> Dfs:
+def open_dfs(
+    settings: PairDfsSettings, which: str, site: str, stack: AsyncExitStack, *, marks: bool = False,
+    apart_from: Dfs | None = None,
+) -> Dfs:
     """The DFS of `site`; `which`: own or peer; `stack` closes it. `marks`: the caller is the gateway whose own DFS it is.
+    `apart_from`: a directory must not be that of this one.
 
     Raises ConfigError when it is an HDFS and there is no Java for it. Whether the DFS answers is not asked here.
     """
     part, section = settings.own if which == "own" else settings.peer, f"dfs.{which}"
     if part.kind == "directory":
         assert part.path is not None
-        return DirectoryDfs(part.path, f"{section}.path", part.deadline_s, marks=marks)
+        other = apart_from if isinstance(apart_from, DirectoryDfs) else None
+        return DirectoryDfs(part.path, f"{section}.path", part.deadline_s, marks=marks, apart_from=other)
     hdfs = HdfsDfs(replace(part, section=section, site=site), _java(settings.jvm_heap_bytes, section), marks=marks)
     stack.push_async_callback(hdfs.close)
     return hdfs

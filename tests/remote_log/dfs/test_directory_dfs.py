@@ -302,6 +302,16 @@ async def test_another_directory_counts_for_the_other_site_once_its_own_gateway_
     await of_peer.probe()
 
 
+async def test_two_names_of_one_directory_are_not_two_dfss(root: Path) -> None:
+    root.with_name("link").symlink_to(root)
+    own = DirectoryDfs(root, "dfs.own.path", marks=True)
+    of_peer = DirectoryDfs(root.with_name("link"), "dfs.peer.path", apart_from=own)
+    await own.probe()
+    with pytest.raises(DfsError, match=r"is that of dfs\.own\.path, by a link"):
+        await of_peer.create_file("/p/0/claims/1", b"x")
+    assert await own.list("/p") == []
+
+
 async def test_a_directory_that_takes_no_folder_is_marked_later(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     own = DirectoryDfs(root, "dfs.own.path", marks=True)
     mkdir = os.mkdir
