@@ -52,7 +52,8 @@ class Resource(msgspec.Struct, frozen=True):
 
 
 class Totals(msgspec.Struct, frozen=True):
-    """`acknowledged` and `unknown` are writes; `without_writes_s`: the longest gap of all."""
+    """`operations`: of all clients. The others are of those that follow the active: `acknowledged` and `unknown` are writes,
+    `without_writes_s` is the longest gap of all."""
 
     operations: int
     acknowledged: int
@@ -115,7 +116,7 @@ def totals(history: History) -> Totals:
     results = Counter(call.outcome.result for call in calls if call.outcome is not None)
     writes = [call for call in calls if call.outcome is not None and call.outcome.ack is not None]
     return Totals(
-        len(calls), len(writes), results["unknown"], results["not_applied"], _longest_s(_acknowledged_s(calls), None),
+        len(history.calls), len(writes), results["unknown"], results["not_applied"], _longest_s(_acknowledged_s(calls), None),
         _longest_s(_read_s(calls), None),
     )
 

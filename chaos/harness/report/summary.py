@@ -36,7 +36,7 @@ def line_of(name: str, run: Run) -> Line:
     stuck = sum(violation.checker == "stuck" for violation in run.violations)
     faults = sum(not span.skipped for span in run.spans)
     return Line(
-        name, run.plan.workload, faults, len(run.history.calls), found.acknowledged, found.unknown, len(run.violations), stuck,
+        name, run.plan.workload, faults, found.operations, found.acknowledged, found.unknown, len(run.violations), stuck,
         found.without_writes_s, found.without_reads_s, run.lasted_s,
     )
 

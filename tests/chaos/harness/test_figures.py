@@ -41,6 +41,8 @@ def test_calls_of_the_harness_itself_and_of_stubborn_clients_are_no_service() ->
         PLOT.history().calls, ("maker", "client1", "stubborn-a0", "reader", "client2"), strict=True,
     )]
     assert [call.process for call in served(history_of(calls))] == ["client1", "client2"]
+    found = totals(history_of(calls))
+    assert (found.operations, found.acknowledged) == (5, 1), "each of them is an operation, as the screen counts them"
 
 
 def test_equal_looks_are_one_span() -> None:
