@@ -199,8 +199,8 @@ class DirectoryDfs:
             )
         if self._apart_from is not None and self._apart_from._identity == identity:
             raise DfsError(
-                f"the DFS directory {self._root} ({self._setting}) is that of {self._apart_from._setting}, by a link or a mount:"
-                f" the remote log would not outlive the site; correct {self._setting}",
+                f"the DFS directory {self._root} ({self._setting}) is that of {self._apart_from._setting}, by a link or a"
+                f" mount: the remote log would not outlive the site; correct {self._setting}",
                 root=str(self._root), setting=self._setting,
             )
         if self._to_mark:
