@@ -173,17 +173,21 @@ class RemoteWriter:
         self._segments.forget(path)
 
     async def close(self) -> None:
-        """Wait for what is on its way, not for what would have to be sent again; close what the DFS lets us close."""
+        """Wait for what is on its way, not for what would have to be sent again; close what the DFS lets us close, also when
+        nobody waits for it any more: an epoch may end in the middle of a degrade."""
         if self._end is None:
             self._end = Unavailable("the remote log's writer was closed")
         self._writable = False
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
-        if self._in_flight:
-            await asyncio.wait([append.done for append in self._in_flight])
+        try:
+            if tasks:
+                await asyncio.wait(tasks)
+            if self._in_flight:
+                await asyncio.wait([append.done for append in self._in_flight])
+        finally:
+            self._segments.release_all()
         await self._segments.close()
 
     # ---- the hot path: pending frames become appends, appends become reports

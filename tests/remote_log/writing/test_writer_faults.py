@@ -284,6 +284,21 @@ async def test_close_waits_for_what_is_on_its_way_and_closes_the_files(dfs: Memo
         writer.submit(a_frame(2))
 
 
+async def test_a_close_that_nobody_waits_for_any_more_closes_the_files_too(dfs: MemoryDfs, make: Make) -> None:
+    writer = make()
+    await writer.open(1)
+    gate = asyncio.Event()
+    dfs.faults["append", 2] = Fault(gate=gate)
+    writer.submit(a_frame(1))
+    await turns(5)
+    closing = asyncio.create_task(writer.close())
+    await turns(5)
+    closing.cancel()
+    gate.set()
+    await until(lambda: dfs.disk.files[path_of(0)].closed)
+    assert closing.cancelled()
+
+
 async def test_close_in_the_middle_of_trouble_ends(dfs: MemoryDfs, make: Make) -> None:
     writer = make()
     await writer.open(1)
