@@ -89,6 +89,7 @@ _OWN = (  # what the run itself looks at, once
     ("P10", "stuck", "after all faults the pair becomes healthy, by documented commands alone"),
     ("P7", "drained", "an idle pair becomes equal and durable, and its remote log holds one segment at most"),
     ("internal", "processes", "no gateway ends by itself, meets an unknown error, or syncs a log again whose sync failed"),
+    ("internal", "invariants", "what a gateway checks of itself holds"),
     ("P8", "status", "no site says that it serves once a later epoch has opened"),
     ("I8", "stopping", "a gateway heeds SIGTERM"),
 )

@@ -39,6 +39,7 @@ from chaos.history.history import History, Limits, Moment, Recorder
 from chaos.history.lines import ReceiptLine
 from chaos.servers.toxiproxy import Toxiproxy
 from gateway.service.receipts import encode_receipt
+from storage.invariants import InvariantBroken
 from twinlog.errors import TwinlogError, Unavailable
 
 START_S = 60.0
@@ -222,7 +223,8 @@ class Harness:
             self.broken("P1", "processes", told)
         for site in SITES:
             for told in self.sites.unforeseen(site):
-                self.broken("internal", "processes", f"Site {site} met an error that it does not know: {told}")
+                checker = "invariants" if InvariantBroken.__name__ in told else "processes"
+                self.broken("internal", checker, f"Site {site} met an error that it does not know: {told}")
 
     def _limits(self) -> Limits:
         onto_clients = [

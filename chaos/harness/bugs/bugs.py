@@ -87,7 +87,7 @@ def _write_of_another(self: DoorProtocol, answer: Answer, keep_alive: bool) -> N
 _ALL = (
     HarnessBug(
         "ack-before-remote", "A write is acknowledged once the WAL has it, and the remote log gets it a moment later.", "P1",
-        "active-killed", ("acknowledged", "receipts", "workload:sets", "processes"),  # or the commit rule notices it itself
+        "active-killed", ("acknowledged", "receipts", "workload:sets", "invariants"),  # or the commit rule notices it itself
         ((CommitCore, "_advance", _advance_by_local), (RemoteWriter, "submit", _submit_late)),
     ),
     HarnessBug(
