@@ -25,7 +25,7 @@ import structlog
 
 from chaos.checkers import check_all
 from chaos.checkers.violation import Violation
-from chaos.history.history import Call, History, Limits, Moment, Operation, Recorder
+from chaos.history.history import Call, History, Moment, Operation, Recorder
 from chaos.history.lines import BarrierLine
 from chaos.simulate.actors.again import Again
 from chaos.simulate.actors.client import PATIENCE, SimClient
@@ -33,6 +33,7 @@ from chaos.simulate.actors.monitor import SimMonitor
 from chaos.simulate.actors.nemesis import Nemesis
 from chaos.simulate.actors.operator import Operator
 from chaos.simulate.inside import left_inside
+from chaos.simulate.limits import RECOVERY_S, limits_of
 from chaos.simulate.looks.decisions import Decisions
 from chaos.simulate.looks.dfs_calls import DfsCalls
 from chaos.simulate.looks.health import said_at_rest
@@ -52,21 +53,13 @@ from chaos.simulate.world import OTHER, World, until
 from chaos.workloads import WORKLOADS
 from chaos.workloads.workload import Workload, creations
 from gateway.service.documents import BarrierDocument, EngineName
-from gateway.site.metrics import SAMPLE_OLD_S
 from storage.invariants import watched
 from twinlog.errors import TwinlogError
 
 START_S = 60.0
-RECOVERY_S = 90.0
 DRAIN_S = 30.0
 HELD_S = 30.0  # a request has ended by its deadline; what it holds goes when the log says what became of it
 HELD_POLL_S = 0.07  # in step with none of the sites' rounds
-TRIM_SLACK_S = 16.0  # the trimmer's round under way and two more, each ended by the deadline of a call without an answer
-MODE_SLACK_S = 4.0  # a degrade of which the register has been told takes effect, or is taken back, once the site is answered
-# a site that is stopped, or is not told what became of its change of the register, does so later
-DEAF = ("pause", "cut", "isolate", "witness-down", "dfs-down", "hang-dfs")
-RISK_SLACK = 1.3  # clocks drift, and looks are a second apart
-HEARD_SLACK_S = 2.0  # its newest word may be of just before the loss
 CLIENTS_END_S = FAULTS_END_S + 5.0  # a pair that is down holds them up
 STEPS_MAX = 3_000_000
 IN_MEMORY = (Path("/dev/shm"),)  # files of engines are there, if it is: no disk is waited for
@@ -197,13 +190,7 @@ class Run:
 
     # ---- the course of a run
     async def _main(self) -> None:
-        knobs = self.plan.knobs
-        self.recorder.note(Limits(
-            lease_s=knobs.lease_s / (1 + min(knobs.drift_a, knobs.drift_b)),
-            answer_slack_s=0.5, recovery_s=RECOVERY_S, trim_slack_s=TRIM_SLACK_S,
-            mode_slack_s=MODE_SLACK_S + max((fault.for_s for fault in self.plan.faults if fault.kind in DEAF), default=0.0),
-            risk_slack_s=max(SAMPLE_OLD_S, knobs.lease_s) * RISK_SLACK, heard_slack_s=HEARD_SLACK_S,
-        ))
+        self.recorder.note(limits_of(self.plan))
         for use in self.workload.tables:
             self.recorder.note(use)
         for site in SITES:

@@ -19,7 +19,7 @@ from remote_log.dfs.port import DfsEntry
 from remote_log.layout import RemoteLayout, SegmentName
 from remote_log.writing.writer import RemoteWriter
 
-RECOVERIES = 6  # of one segment by one process: the trimmer, and fences that ask twice
+RECOVERIES = 6  # of one segment by one process, as far as it heard that they were begun: the trimmer, and fences that ask twice
 
 
 @dataclass(slots=True)
@@ -40,11 +40,21 @@ class DfsCalls:
         for site in SITES:
             world.machines[site].dfs.asked = partial(self._asked, site)
             world.machines[site].dfs.listed = partial(self._listed, site)
+            world.machines[site].dfs.recovers = partial(self._begun, site)
 
     def _listed(self, place: str, process: Process, folder: str, entries: list[DfsEntry]) -> None:
         if folder == self._layout.claims_folder:
             told = self._told.setdefault((place, process), _Told())
             told.looked_s, told.claimed = self._world.loop.now_s, ""
+
+    def _begun(self, place: str, process: Process, path: str) -> None:
+        """A call that failed may be made again as often as it takes; one that was answered has begun the recovery."""
+        told = self._told.setdefault((place, process), _Told())
+        told.recovered[path] += 1
+        if told.recovered[path] > RECOVERIES:
+            self._broken(
+                f"{process.name} had the DFS of site {place} recover the lease of {path} for the {told.recovered[path]}th time."
+            )
 
     def _asked(self, place: str, process: Process, operation: str, path: str) -> None:
         looks = {"create_file": self._claims, "recover_lease": self._recovers, "delete": self._deletes}
@@ -74,9 +84,6 @@ class DfsCalls:
         for writer in dfs.open_by(process):
             if writes and writer.path == path and writer.file is dfs.files.get(path) and not writer.file.is_asked:
                 yield f"recovers the lease of {path}, which it has open itself"
-        told.recovered[path] += 1
-        if told.recovered[path] > RECOVERIES:
-            yield f"asks for the lease of {path} for the {told.recovered[path]}th time"
 
     def _deletes(self, place: str, process: Process, told: _Told, path: str) -> Iterator[str]:
         if not isinstance(self._layout.parse(path), SegmentName):

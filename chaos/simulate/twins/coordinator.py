@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from math import inf
 
 from msgspec.structs import replace
 
@@ -28,7 +29,7 @@ class SimRegister:
         self.history: list[PairState] = []
         self.down = False
         self.agrees = True
-        self.is_apart = False
+        self.is_apart, self.met_s = False, -inf
         self._before_loss: PairState | None = None
         self._before_return: PairState | None = None
         self.decided: Decided = lambda before, value, author: None

@@ -72,6 +72,7 @@ class SimDfsCluster:
         self.landed: Callable[[str, float], None] = lambda path, asked_s: None  # of each that succeeded, and when it was asked
         self.asked: Callable[[Process, str, str], None] = lambda process, operation, path: None  # of each other call
         self.listed: Callable[[Process, str, list[DfsEntry]], None] = lambda process, folder, entries: None  # of each answer
+        self.recovers: Callable[[Process, str], None] = lambda process, path: None  # of each that was answered
         self.missed_s: dict[str, float] = {}  # of each place: when a call from there last failed, not by what the DFS decided
 
     def open_by(self, process: Process) -> list[SimDfsWriter]:
@@ -302,6 +303,7 @@ class SimDfs:
 
     async def recover_lease(self, path: str) -> None:
         await self.call("recover_lease", path, lambda: self.cluster.recover(path))
+        self.cluster.recovers(self.process, path)
 
     async def is_closed(self, path: str) -> bool:
         closed: bool = await self.call("is_closed", path, lambda: self.cluster.is_closed(self.cluster.find(path)))

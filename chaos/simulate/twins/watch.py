@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from math import inf
 from typing import Protocol
 
 from chaos.simulate.twins.dfs import SimDfsCluster
@@ -49,6 +50,10 @@ class Watch(Protocol):
     def is_apart(self) -> bool:
         """A command began a line of its own, and both places did not hold the same value since."""
 
+    @property
+    def met_s(self) -> float:
+        """Returns when that last ended."""
+
     def lost(self, place: str) -> None:
         """Forgets the values that were kept at `place`, a site or the witness."""
 
@@ -66,6 +71,7 @@ class DfsWatch:
         self._known: set[PairState] = set()
         self._lines: set[tuple[int, str | None]] = set()
         self._apart = False
+        self._met_s = -inf
         for site, cluster in clusters.items():
             cluster.made = partial(self._made, site)
 
@@ -85,6 +91,10 @@ class DfsWatch:
     @property
     def is_apart(self) -> bool:
         return self._apart
+
+    @property
+    def met_s(self) -> float:
+        return self._met_s
 
     @property
     def agrees(self) -> bool:
@@ -119,7 +129,7 @@ class DfsWatch:
             self._look_for_force(site, value)
             self.decided(before[1] if before is not None else None, value, entry.site)
         if self._apart and self.agrees:
-            self._apart = False
+            self._apart, self._met_s = False, self._clusters[site].loop.now_s
             self.met()
 
     def _look_for_force(self, site: str, value: PairState) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,6 +15,8 @@ from chaos.simulate.twins.process import Process
 from chaos.simulate.world import PAIR, Life, World
 from remote_log.layout import RemoteLayout
 from tests.chaos.simulate.looks.a_world import a_world
+from tests.chaos.simulate.on_virtual_loop import run
+from twinlog.errors import DfsError
 
 LAYOUT = RemoteLayout(PAIR)
 OLD, NEW = (LAYOUT.segment(6, "000000000001-00000001", number) for number in (0, 1))
@@ -57,10 +60,33 @@ def test_other_files_and_other_calls_are_not_claims() -> None:
     assert said(("create_file", f"{LAYOUT.register_folder}/7"), ("read", CLAIM), ("delete", CLAIM), ("is_closed", OLD)) == []
 
 
-def test_a_lease_is_not_asked_for_again_and_again() -> None:
-    assert said(*[("recover_lease", OLD)] * RECOVERIES) == []
-    [sentence] = said(*[("recover_lease", OLD)] * (RECOVERIES + 1))
-    assert sentence == f"asks for the lease of {OLD} for the {RECOVERIES + 1}th time."
+def test_a_recovery_that_has_begun_is_not_begun_again_and_again() -> None:
+    world, process, found = a_looked_at()
+    dfs = world.machines["b"].dfs
+    for _ in range(RECOVERIES):
+        dfs.recovers(process, OLD)
+    assert found == []
+    dfs.recovers(process, OLD)
+    assert found == [f"a.1 had the DFS of site b recover the lease of {OLD} for the {RECOVERIES + 1}th time."]
+
+
+def test_a_call_for_a_lease_that_fails_is_made_until_it_succeeds() -> None:
+    """Seed 94005729: a fence asks for the lease of a segment as long as the DFS is cut off."""
+    assert said(*[("recover_lease", OLD)] * 99) == []
+    world, process, found = a_looked_at()
+    dfs = world.machines["b"].dfs
+    dfs.make(OLD, b"", closed=False)
+    dfs.down = True
+    client = dfs.client(process, "a", "b", world.network)
+
+    async def asks() -> None:
+        for number in range(2 * RECOVERIES + 2):
+            dfs.down = number <= RECOVERIES
+            with suppress(DfsError):
+                await client.recover_lease(OLD)
+
+    run(world.loop, asks())
+    assert len(found) == 1
 
 
 @pytest.mark.parametrize(("is_asked", "writer", "making", "is_wrong"), [
