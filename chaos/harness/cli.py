@@ -23,7 +23,8 @@ from rich.table import Table
 
 from chaos.harness.bugs.bugs import BUGS
 from chaos.harness.draw import drawn
-from chaos.harness.plan import KINDS, HarnessPlan, parse
+from chaos.harness.faults.registry import KINDS
+from chaos.harness.plan import HarnessPlan, parse
 from chaos.harness.promises import NOT_CHECKED, VIOLATED
 from chaos.harness.report.kept import keep, read_back, tidy
 from chaos.harness.report.summary import Line, line_of, summary, write_summary

@@ -9,8 +9,11 @@ from __future__ import annotations
 from random import Random
 
 from chaos.fault_lines import Fault
-from chaos.harness.disks import DISK_KINDS, PLACES
-from chaos.harness.plan import BY_NAME, LINK_TARGETS, SITE_TARGETS, HarnessPlan
+from chaos.harness.faults import disks
+from chaos.harness.faults.files import PLACES
+from chaos.harness.faults.kind import LINK_TARGETS, SITE_TARGETS
+from chaos.harness.faults.registry import BY_NAME
+from chaos.harness.plan import HarnessPlan
 from chaos.harness.traffic.workloads import WORKLOADS
 
 SECONDS = 150.0
@@ -55,7 +58,7 @@ def _of_a_link(random: Random) -> Fault:
 
 
 def _of_a_disk(random: Random) -> Fault:
-    kind, place = random.choice(DISK_KINDS), random.choice(sorted(PLACES))
+    kind, place = random.choice(disks.KINDS).name, random.choice(sorted(PLACES))
     figure = random.choice(_FIGURES.get(kind, ("",)))
     how = f"{place}/{figure}" if figure else place
     return _at(random.uniform(2.0, SECONDS - QUIET_S), kind, random.choice(SITE_TARGETS), random.uniform(0.5, 10.0), how)

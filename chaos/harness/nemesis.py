@@ -12,7 +12,8 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from chaos.fault_lines import Fault, fault_text
-from chaos.harness.faults import Stage, effect_of
+from chaos.harness.faults.kind import Stage
+from chaos.harness.faults.registry import effect_of
 from chaos.harness.pair.sites import SITES
 
 

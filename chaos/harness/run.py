@@ -18,9 +18,11 @@ from random import Random
 from chaos.checkers.violation import Violation
 from chaos.disk_faults.control import DiskFaults
 from chaos.harness import status
-from chaos.harness.disks import Disks, are_broken_by
 from chaos.harness.epochs import with_epochs
-from chaos.harness.faults import Stage
+from chaos.harness.faults.files import BrokenFiles
+from chaos.harness.faults.kind import Stage
+from chaos.harness.faults.links import CUTTING, LINGERING, links_of
+from chaos.harness.faults.registry import need_the_library
 from chaos.harness.nemesis import Nemesis, Span
 from chaos.harness.pair.commands import Commands, Typed
 from chaos.harness.pair.health import Health
@@ -30,7 +32,7 @@ from chaos.harness.pair.register import RegisterWatch
 from chaos.harness.pair.samples import Sample, Sampler
 from chaos.harness.pair.sites import SITES, RealSites
 from chaos.harness.pair.stored import read_site, without_marks
-from chaos.harness.plan import SEVERAL, HarnessPlan
+from chaos.harness.plan import HarnessPlan
 from chaos.harness.promises import Verdict, judge
 from chaos.harness.status import Said
 from chaos.harness.traffic.clients import Traffic
@@ -47,7 +49,6 @@ ANSWER_SLACK_S = 2.0  # this machine is shared, and so is the loop of the client
 TRAVEL_S = 1.0  # an answer's way through the proxy and that loop, when nothing is done to its link
 MODE_SLACK_S = 4.0
 RECEIPTS_MAX = 1000
-_LINGERS = ("latency", "bandwidth", "black-hole", "one-way", "slice")  # answers may lie in the proxy for as long
 
 
 @dataclass(frozen=True)
@@ -78,8 +79,9 @@ class Harness:
         self.notes: list[str] = []
         self.violations: list[Violation] = []
         self.recorder = Recorder()
-        self.disks = Disks(folder, DiskFaults(folder / "disk-faults")) if are_broken_by(plan.faults) else None
-        self.sites = RealSites(folder, bug, self.disks.faults.environ() if self.disks else {})
+        faulty = need_the_library(plan.faults)
+        self.files = BrokenFiles(folder, DiskFaults(folder / "disk-faults")) if faulty else None
+        self.sites = RealSites(folder, bug, self.files.faults.environ() if self.files else {})
         self.server = Toxiproxy(folder / "toxiproxy")
         self.links = Links(self.server, self.sites.upstream, self.sites.links)
         self.register = RegisterWatch(folder / "coordinator.db", self.now_s, self.recorder.note)
@@ -88,7 +90,7 @@ class Harness:
         self.recovery = Recovery(self.sites, self.commands, self.now_s, self.note)
         self.health = Health(self.sites, self.now_s)
         self.nemesis = Nemesis(
-            Stage(self.sites, self.links, self.commands, lambda: self.register.active, self.disks), self.now_s, self.note
+            Stage(self.sites, self.links, self.commands, lambda: self.register.active, self.files), self.now_s, self.note
         )
         self.workload = WORKLOADS[plan.workload](Random(f"{plan.seed} workload"))
         self.traffic = Traffic(plan, self.workload, self.sites.client_urls, self.recorder, self.now_s)
@@ -134,7 +136,7 @@ class Harness:
             self.sites.start(site)
         if not await self.health.wait_whole(START_S):
             raise Unavailable(f"the pair did not start in {START_S:.0f} s; see {self.sites.folder}/*/site.log")
-        if self.disks and not all(self.disks.faults.is_attached(self.sites.pid(site) or 0) for site in SITES):
+        if self.files and not all(self.files.faults.is_attached(self.sites.pid(site) or 0) for site in SITES):
             raise Unavailable(f"a gateway runs without the library that breaks its disk; see {self.sites.folder}/*/site.log")
         self.note("the pair is open, behind its links")
         await self.traffic.make_tables()
@@ -219,7 +221,7 @@ class Harness:
     def _check_processes(self) -> None:
         for site, code in self.sites.died():
             self.broken("internal", "processes", f"The gateway of site {site} ended by itself, with exit code {code}.")
-        for told in self.disks.broken if self.disks else ():
+        for told in self.files.broken if self.files else ():
             self.broken("P1", "processes", told)
         for site in SITES:
             for told in self.sites.unforeseen(site):
@@ -229,9 +231,9 @@ class Harness:
     def _limits(self) -> Limits:
         onto_clients = [
             fault.for_s for fault in self.plan.faults
-            if fault.kind in _LINGERS and any(link.startswith("c") for link in SEVERAL.get(fault.target, (fault.target,)))
+            if fault.kind in LINGERING and any(link.startswith("c") for link in links_of(fault))
         ]
-        stopped = [fault.for_s for fault in self.plan.faults if fault.kind in ("pause", "down", "black-hole", "one-way")]
+        stopped = [fault.for_s for fault in self.plan.faults if fault.kind in ("pause", *CUTTING)]
         return Limits(
             answer_slack_s=ANSWER_SLACK_S, recovery_s=WITHIN_S, travel_slack_s=TRAVEL_S + max(onto_clients, default=0.0),
             mode_slack_s=MODE_SLACK_S + max(stopped, default=0.0),

@@ -1,18 +1,13 @@
-"""The planted bugs: names of the product that stand for something else in a gateway's process.
-
-What always holds: each one names the scenario that must show it, and its checkers: one of them must notice. What the
-simulator cannot see, because it has no sockets, no signals and no processes, is preferred.
-"""
+"""The planted bugs, most of them such that the simulator cannot see, because it has no sockets, no signals and no processes."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
 
+from chaos.harness.bugs.bug import HarnessBug
 from chaos.simulate.bugs.logs import _advance_by_local
 from gateway.api.problems import Answer
 from gateway.epoch.commit_rule import CommitCore
@@ -25,27 +20,6 @@ from twinlog.errors import SyncFailed
 
 LATE_S = 0.5
 EVERY = 20
-
-Patch = tuple[Any, str, Any]  # a class or module, one of its names, and what is to stand there
-
-
-@dataclass(frozen=True, slots=True)
-class HarnessBug:
-    """`sentence`: what it breaks. `scenario`: where it must show, by one of the `checkers`."""
-
-    name: str
-    sentence: str
-    promise: str
-    scenario: str
-    checkers: tuple[str, ...]
-    patches: tuple[Patch, ...]
-
-    def plant(self) -> None:
-        """In this process, for good."""
-        for owner, name, replacement in self.patches:
-            getattr(owner, name)  # a name that the product does not have any more is no bug
-            setattr(owner, name, replacement)
-
 
 _submit, _write, _write_and_sync = RemoteWriter.submit, DoorProtocol._write, OsLogFile._write_and_sync
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from chaos.harness.draw import FIRST_S, drawn
-from chaos.harness.plan import BY_NAME, parse, text
+from chaos.harness.faults.registry import BY_NAME
+from chaos.harness.plan import parse, text
 from chaos.harness.traffic.workloads import WORKLOADS
 
 PLANS = [drawn(1, number) for number in range(120)]

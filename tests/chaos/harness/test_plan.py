@@ -8,15 +8,16 @@ import pytest
 
 from chaos.fault_lines import Fault
 from chaos.harness.cli import scenarios
-from chaos.harness.faults import Stage, effect_of
-from chaos.harness.plan import KINDS, HarnessPlan, Kind, parse, text
+from chaos.harness.faults.kind import Kind, Stage
+from chaos.harness.faults.registry import KINDS, effect_of
+from chaos.harness.plan import HarnessPlan, parse, text
 from twinlog.errors import InvalidInput
 
 NOTHING: Any = object()  # that something is done to
 
 
 def fault_of(kind: Kind) -> Fault:
-    return Fault(1.0, kind.name, kind.targets[-1], 2.0 if kind.lasts else 0.0, kind.default or kind.how[0])
+    return Fault(1.0, kind.name, kind.targets[-1], 2.0 if kind.lasts else 0.0, kind.how[0])
 
 
 def test_a_plan_of_every_kind_is_read_back() -> None:
@@ -26,7 +27,7 @@ def test_a_plan_of_every_kind_is_read_back() -> None:
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 def test_every_kind_has_its_object(kind: Kind) -> None:
-    stage = Stage(sites=NOTHING, links=NOTHING, commands=NOTHING, active=lambda: "a", disks=NOTHING)
+    stage = Stage(sites=NOTHING, links=NOTHING, commands=NOTHING, active=lambda: "a", files=NOTHING)
     assert effect_of(fault_of(kind), stage)
 
 

@@ -9,23 +9,25 @@ import pytest
 
 from chaos.disk_faults.control import RULES, DiskFaults, slow
 from chaos.fault_lines import Fault
-from chaos.harness.disks import PLACES, Disks, OnDisk, are_broken_by
+from chaos.harness.faults.disks import OnDisk
+from chaos.harness.faults.files import PLACES, BrokenFiles
+from chaos.harness.faults.registry import need_the_library
 from tests.chaos.disk_faults.child import Child, child
 
 
 @pytest.fixture
-def disks(tmp_path: Path) -> Iterator[Disks]:
+def disks(tmp_path: Path) -> Iterator[BrokenFiles]:
     with DiskFaults(tmp_path / "table") as faults:
-        yield Disks(tmp_path, faults)
+        yield BrokenFiles(tmp_path, faults)
 
 
 @pytest.fixture
-def program(disks: Disks) -> Iterator[Child]:
+def program(disks: BrokenFiles) -> Iterator[Child]:
     with child("calls", disks.faults.environ()) as running:
         yield running
 
 
-def file_at(disks: Disks, site: str, place: str) -> Path:
+def file_at(disks: BrokenFiles, site: str, place: str) -> Path:
     path = disks.folder / site / PLACES[place] / "file"
     path.parent.mkdir(parents=True)
     path.write_bytes(bytes(100))
@@ -36,7 +38,7 @@ def said(program: Child, call: str, path: Path) -> str:
     return program.ask(f"{call} {path}").split()[-1]
 
 
-async def test_it_breaks_the_files_of_the_site_that_is_the_active_when_it_begins(disks: Disks, program: Child) -> None:
+async def test_it_breaks_the_files_of_the_site_that_is_the_active_when_it_begins(disks: BrokenFiles, program: Child) -> None:
     active = ["a"]
     effect = OnDisk(disks, Fault(1, "disk-fails", "active", 2, "wal/EROFS"), lambda target: active[0])
     ours, theirs = file_at(disks, "a", "wal"), file_at(disks, "b", "wal")
@@ -50,7 +52,9 @@ async def test_it_breaks_the_files_of_the_site_that_is_the_active_when_it_begins
 
 
 @pytest.mark.parametrize(("place", "is_broken"), [("wal", True), ("dfs", True), ("engine", False), ("journal", False)])
-async def test_a_log_that_is_synced_again_is_a_violation(disks: Disks, program: Child, place: str, is_broken: bool) -> None:
+async def test_a_log_that_is_synced_again_is_a_violation(
+    disks: BrokenFiles, program: Child, place: str, is_broken: bool
+) -> None:
     effect = OnDisk(disks, Fault(1, "sync-fails", "b", 2, place), lambda target: target)
     path = file_at(disks, "b", place)
     assert said(program, "hold", path) == "ok"
@@ -60,7 +64,7 @@ async def test_a_log_that_is_synced_again_is_a_violation(disks: Disks, program: 
     assert bool(disks.broken) == is_broken
 
 
-async def test_what_cannot_be_done_is_said(disks: Disks) -> None:
+async def test_what_cannot_be_done_is_said(disks: BrokenFiles) -> None:
     effect = OnDisk(disks, Fault(1, "disk-hangs", "active", 2, "wal"), lambda target: None)
     assert await effect.why_not() == "nobody is the active"
     for number in range(RULES):
@@ -70,5 +74,5 @@ async def test_what_cannot_be_done_is_said(disks: Disks) -> None:
 
 
 def test_only_such_plans_need_the_library() -> None:
-    assert are_broken_by([Fault(1, "crash", "a"), Fault(1, "disk-hangs", "a", 1, "wal")])
-    assert not are_broken_by([Fault(1, "crash", "a"), Fault(1, "black-hole", "a>b", 1)])
+    assert need_the_library([Fault(1, "crash", "a"), Fault(1, "disk-hangs", "a", 1, "wal")])
+    assert not need_the_library([Fault(1, "crash", "a"), Fault(1, "black-hole", "a>b", 1)])

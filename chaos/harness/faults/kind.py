@@ -1,0 +1,81 @@
+"""A kind of fault: its name, what a plan may say of it, and the object that causes and undoes it.
+
+What always holds: `heal` undoes what `inject` did and nothing else, also when the site that it was done to has changed since;
+a fault that has a reason against it changes nothing; what a plan says wrongly is refused before anything is started.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from chaos.fault_lines import Fault
+from chaos.harness.faults.files import BrokenFiles
+from chaos.harness.pair.commands import Commands
+from chaos.harness.pair.links import Links
+from chaos.harness.pair.sites import OTHER, SITES, RealSites
+from twinlog.errors import InvalidInput
+
+LINKS = ("c>a", "c>b", "a>b", "b>a")  # who calls whom: clients the gateways, the gateways each other
+SEVERAL: Mapping[str, tuple[str, ...]] = {"a-b": ("a>b", "b>a"), "c-ab": ("c>a", "c>b")}
+LINK_TARGETS = (*LINKS, *SEVERAL)
+SITE_TARGETS = ("a", "b", "active", "standby")
+NO_ACTIVE = "nobody is the active"
+
+
+class Effect(Protocol):
+    async def why_not(self) -> str:
+        """Returns why it cannot be done now; an empty text when it can."""
+
+    async def inject(self) -> str:
+        """Returns what came of it, in a few words; an empty text where there is nothing to say."""
+
+    async def heal(self) -> str:
+        """Returns what it had done by then, as `inject`."""
+
+
+@dataclass
+class Stage:
+    """The things that faults act on. `active`: the site that the register names, None without one. `files`: None where no
+    fault of the plan needs them."""
+
+    sites: RealSites
+    links: Links
+    commands: Commands
+    active: Callable[[], str | None]
+    files: BrokenFiles | None = None
+    toxics: set[tuple[str, str, str]] = field(default_factory=set)  # (link, toxic, stream) in force
+
+    def site(self, target: str) -> str | None:
+        if target in SITES:
+            return target
+        active = self.active()
+        return active if target == "active" or active is None else OTHER[active]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """`lasts`: it needs `for`. `how`: the values that it knows; empty: what `check` lets pass. `check` raises InvalidInput or
+    ValueError."""
+
+    name: str
+    targets: tuple[str, ...]
+    sentence: str
+    effect: Callable[[Fault, Stage], Effect]
+    lasts: bool = True
+    how: tuple[str, ...] = ("",)
+    check: Callable[[Fault], object] | None = None
+
+    def checked(self, fault: Fault) -> Fault:
+        """Returns it. Raises InvalidInput, ValueError."""
+        if fault.target not in self.targets:
+            raise InvalidInput(f"the target of {self.name} is one of {', '.join(self.targets)}")
+        if self.lasts and fault.for_s <= 0:
+            raise InvalidInput(f"{self.name} lasts: say `for` how many seconds")
+        if self.check is not None:
+            self.check(fault)
+        elif fault.how not in self.how:
+            known = f"`how` of {self.name} is one of {', '.join(self.how)}"
+            raise InvalidInput(known if any(self.how) else f"{self.name} has no `how`")
+        return fault

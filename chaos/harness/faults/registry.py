@@ -1,0 +1,26 @@
+"""All kinds of faults and commands, in the order in which `chaos list` shows them.
+
+What always holds: a room that breaks something new adds its KINDS here, and nothing else knows of it by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from chaos.fault_lines import Fault
+from chaos.harness.faults import commands, disks, links, processes
+from chaos.harness.faults.kind import Effect, Kind, Stage
+
+KINDS: tuple[Kind, ...] = (*links.KINDS, *processes.KINDS, *disks.KINDS, *commands.KINDS)
+BY_NAME: Mapping[str, Kind] = {kind.name: kind for kind in KINDS}
+_BREAK_FILES = frozenset(kind.name for kind in disks.KINDS)
+
+
+def effect_of(fault: Fault, stage: Stage) -> Effect:
+    """The object of a line of a plan."""
+    return BY_NAME[fault.kind].effect(fault, stage)
+
+
+def need_the_library(faults: Iterable[Fault]) -> bool:
+    """Returns whether both gateways are to start with the library that breaks files."""
+    return any(fault.kind in _BREAK_FILES for fault in faults)
