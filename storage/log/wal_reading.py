@@ -86,6 +86,7 @@ async def frames_of(files: Files, path: str, begin: int, end: int) -> AsyncGener
         data = await files.read(path, offset, min(length, end - offset))
         frames = _whole_frames(data)
         if frames:
+            frames = frames if length == _CHUNK_BYTES else frames[:1]  # a longer piece was read for the first one alone
             yield frames
             offset, length = offset + sum(len(frame.data) for frame in frames), _CHUNK_BYTES
         elif len(data) < length or length >= FRAME_BYTES_MAX:
