@@ -73,7 +73,8 @@ class Again:
             before = engine.applied.seq
             said = await self._client.ask_receipt(site, receipt)
             if said:
-                held = max(before, engine.applied.seq)
+                after = engine.applied.seq
+                held = after if after >= before else None  # it was emptied meanwhile, and had more in between
                 self._recorder.note(ReceiptLine(call.id, site, said, self._world.loop.now_s, held_seq=held))
             return
         from_s = self._world.loop.now_s
