@@ -1,5 +1,6 @@
-"""`python -m chaos`: simulate the pair from seeds, break a pair of real processes (`run`, `soak`, `list`), replay one run of
-either from a file, judge a history by a second checker (`porcupine`), or run a real HDFS (`hdfs`) or PostgreSQL (`postgres`).
+"""`python -m chaos`: simulate the pair from seeds, break a pair of real processes (`run`, `matrix`, `soak`, `list`), replay one
+run of either from a file, judge a history by a second checker (`porcupine`), or run a real HDFS (`hdfs`) or PostgreSQL
+(`postgres`).
 
 What always holds: the exit code is 1 when a promise breaks. `replay` of a report.json is of real processes, of any other file
 of the simulator. What one command alone needs is imported for that one.
@@ -9,7 +10,7 @@ from __future__ import annotations
 
 import sys
 
-_HARNESS = ("run", "soak", "list")
+_HARNESS = ("run", "matrix", "soak", "list")
 
 
 def _main(given: list[str]) -> int:

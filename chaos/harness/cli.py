@@ -1,4 +1,4 @@
-"""The commands `run`, `soak`, `list` and, of a report.json, `replay`: runs on real processes, and their reports.
+"""The commands `run`, `matrix`, `soak`, `list` and, of a report.json, `replay`: runs on real processes, and their reports.
 
 What always holds: what ran is left in a folder, with a page; nothing that was started is left running. Exit codes: 0 all that
 was checked held, 1 a promise broke, 2 wrong usage or something is not installed, 3 the harness itself could not continue.
@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import count
+from math import inf
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -24,6 +25,8 @@ from rich.table import Table
 from chaos.harness.bugs.bugs import BUGS
 from chaos.harness.draw import drawn
 from chaos.harness.faults.registry import KINDS
+from chaos.harness.matrix.record import add, commit_here, read, recorded
+from chaos.harness.matrix.rows import BY_NAME, ROWS
 from chaos.harness.plan import HarnessPlan, parse
 from chaos.harness.promises import NOT_CHECKED, VIOLATED
 from chaos.harness.report.kept import keep, read_back, tidy
@@ -36,6 +39,7 @@ from gateway.stopping import Stopped, stopping
 from twinlog.errors import ConfigError, InvalidInput, TwinlogError, words
 
 WIDTH = 150  # where nobody says how wide the screen is
+PARTS = "directory rocksdb coordinator"  # of which a pair is made
 SCENARIOS = Path(__file__).resolve().parents[1] / "scenarios"
 
 
@@ -49,16 +53,25 @@ def arguments(given: list[str]) -> argparse.Namespace:
     run.add_argument("--seed", type=int, help="of what clients ask (default: the plan's)")
     run.add_argument("--out", type=Path, help="a new folder for the reports (default: out/chaos/TIME)")
     run.add_argument("--bug", default="", metavar="NAME", help=f"plant a bug in both gateways: {', '.join(BUGS)}")
+    rows = commands.add_parser("matrix", help="the scenarios of each row of the fault matrix, until each has run often enough")
+    rows.add_argument("row", nargs="*", help=f"all, or some of {', '.join(BY_NAME)}")
+    rows.add_argument("--runs", type=int, default=1, help="of each scenario, those in the record included (default 1)")
+    rows.add_argument("--minutes", type=float, help="no run begins after so long")
+    rows.add_argument("--out", type=Path, help="a new folder for the reports")
     soak = commands.add_parser("soak", help="random faults from a seed, leg after leg, each with a pair of its own")
     soak.add_argument("--hours", type=float, required=True, help="no leg begins after so long")
     soak.add_argument("--seed", type=int, default=0, help="of all that is drawn (default 0)")
     soak.add_argument("--out", type=Path, help="a new folder for the reports")
+    for command in (run, rows, soak):
+        command.add_argument("--record", type=Path, metavar="FILE", help="a line for each run is added to it")
     again = commands.add_parser("replay", help="the run of a report.json again")
     again.add_argument("report", type=Path)
     again.add_argument("--out", type=Path, help="a new folder for the report")
     chosen = parser.parse_args(given)
     if chosen.command == "run" and chosen.bug and chosen.bug not in BUGS:
         parser.error(f"--bug {chosen.bug}: there are {', '.join(BUGS)}")
+    if chosen.command == "matrix" and (chosen.runs < 1 or any(row not in BY_NAME for row in chosen.row)):
+        parser.error(f"--runs is at least 1, and a row is one of {', '.join(BY_NAME)}")
     if getattr(chosen, "minutes", None) is not None and chosen.minutes <= 0:
         parser.error("--minutes must be more than 0")
     if chosen.command == "soak" and chosen.hours <= 0:
@@ -90,13 +103,19 @@ def main(given: list[str]) -> int:
 
 
 def _run(console: Console, chosen: argparse.Namespace) -> int:
-    is_soak = chosen.command == "soak"
-    courses = _legs(chosen) if is_soak else list(_courses(chosen))
+    courses: Iterator[Course] | list[Course]
+    if chosen.command == "soak":
+        courses = _legs(chosen)
+    elif chosen.command == "matrix":
+        courses = _of_rows(chosen)
+    else:
+        courses = list(_courses(chosen))
     alone = isinstance(courses, list) and len(courses) == 1
     folder = _folder(chosen.out)
     toxiproxy.fetch()
     employ()
     lines: list[Line] = []
+    record, commit = getattr(chosen, "record", None), commit_here()
     for course in courses:
         own = folder if alone else folder / course.name
         own.mkdir(exist_ok=True)
@@ -104,22 +123,26 @@ def _run(console: Console, chosen: argparse.Namespace) -> int:
         run = asyncio.run(Harness(course.plan, own, rounds=course.rounds, bug=course.bug, say=console.print).execute())
         _show(console, run, keep(run, course.name, own))
         lines.append(line_of(course.name, run))
-        if is_soak:
+        if record is not None:
+            add(record, recorded(run, course.row, course.scenario or course.name, PARTS, commit))
+        if chosen.command in ("soak", "matrix"):
             tidy(own, keep_all=bool(run.violations))
         if not alone:
             write_summary(folder, lines)
-    console.print(summary(lines))
+    console.print(summary(lines) if lines else "every scenario has run as often as that: nothing is left to run")
     return 1 if any(line.violations for line in lines) else 0
 
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """One run that is to be made."""
+    """One run that is to be made. `row`, `scenario`: as the record has it."""
 
     name: str
     plan: HarnessPlan
     rounds: int = 1
     bug: str = ""
+    row: str = ""
+    scenario: str = ""
 
 
 def _courses(chosen: argparse.Namespace) -> Iterator[Course]:
@@ -138,7 +161,26 @@ def _legs(chosen: argparse.Namespace) -> Iterator[Course]:
     for number in count(1):
         if time.monotonic() >= end_s:
             return
-        yield Course(f"leg-{number:04d}", drawn(chosen.seed, number))
+        yield Course(f"leg-{number:04d}", drawn(chosen.seed, number), row="soak", scenario="soak")
+
+
+def _of_rows(chosen: argparse.Namespace) -> Iterator[Course]:
+    """Returns what lacks runs, the least often run first; the seed of a run is its number."""
+    end_s = time.monotonic() + 60 * chosen.minutes if chosen.minutes is not None else inf
+    done = Counter((line.scenario, line.parts) for line in read(chosen.record)) if chosen.record is not None else Counter()
+    rows = [BY_NAME[name] for name in chosen.row] if chosen.row else ROWS
+    wanted: dict[str, str] = {}
+    for row in rows:
+        for scenario in row.scenarios:
+            wanted.setdefault(scenario, row.name)
+    while wanted and time.monotonic() < end_s:
+        scenario = min(wanted, key=lambda each: done[each, PARTS])
+        number = done[scenario, PARTS] + 1
+        if number > chosen.runs:
+            return
+        done[scenario, PARTS] += 1
+        name, plan = _plan(scenario)
+        yield Course(f"{name}-{number:03d}", replace(plan, seed=number), row=wanted[scenario], scenario=name)
 
 
 def _plan(scenario: str) -> tuple[str, HarnessPlan]:

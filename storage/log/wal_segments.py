@@ -157,8 +157,8 @@ def _in_order(segments: Sequence[WalSegment]) -> list[tuple[FrameRun, int]]:
 
 
 def _standing(segments: Sequence[WalSegment]) -> list[_Standing]:
-    """chain.standing for runs; a run may stand in part, up to the end of a frame: what cuts it off names one that is held, for a
-    site clears its log before it follows another one (switchover/rejoin.py)."""
+    """chain.standing for runs; a run may stand in part, up to the end of a frame: what cuts it off names one that is held, for
+    a site clears its log before it follows another one (switchover/rejoin.py)."""
     kept: list[_Standing] = []
     lowest_previous: int | None = None
     for run, place in reversed(_in_order(segments)):

@@ -27,14 +27,14 @@ Said = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """An epoch that the register gave to a plan of `site`."""
+    """An epoch that the register gave to a plan. A register that went back gives one again."""
 
-    site: str
+    plan_id: str
     at_s: float
 
 
 class Decisions:
-    """`given`: by epoch. `broken` takes a sentence for each value that must not be."""
+    """`given`: by epoch and site, to its newest plan. `broken` takes a sentence for each value that must not be."""
 
     def __init__(self, world: World, broken: Said) -> None:
         self._world, self._broken, self._layout = world, broken, RemoteLayout(PAIR)
@@ -43,7 +43,7 @@ class Decisions:
         self._read: Segments = {}
         # of each DFS and epoch: when the newest append that succeeded was asked for, by the clock of that site
         self._appends: dict[str, dict[int, float]] = {site: {} for site in SITES}
-        self.given: dict[int, Given] = {}
+        self.given: dict[tuple[int, str], Given] = {}
         self.renewed_s: list[float] = []
         self.synced_s: dict[int, float] = {}  # of each epoch: when it was last declared synchronous again
         for site in SITES:
@@ -63,8 +63,10 @@ class Decisions:
             self._broken(f"The register's value {value.state_id} follows none that was ever decided.")
         self._numbers.add(value.state_id)
         plan = value.switching
-        if plan is not None and plan.epoch not in self.given:
-            self.given[plan.epoch] = Given(plan.site, self._world.loop.now_s)
+        if plan is not None:
+            given = self.given.get((plan.epoch, plan.site))
+            if given is None or given.plan_id != plan.plan_id:
+                self.given[plan.epoch, plan.site] = Given(plan.plan_id, self._world.loop.now_s)
         old = before or PairState()
         if value.lease_beats != old.lease_beats:
             self.renewed_s.append(self._world.loop.now_s)

@@ -69,7 +69,7 @@ class DfsCalls:
         epoch = self._layout.parse_epoch(name)
         if folder != self._layout.claims_folder or epoch is None:
             return
-        given = self._decisions.given.get(epoch)
+        given = self._decisions.given.get((epoch, process.name.partition(".")[0]))
         if given is not None and told.looked_s < given.at_s:
             yield f"claims epoch {epoch}, and has not looked for a higher claim since it got it"
         told.claimed = path

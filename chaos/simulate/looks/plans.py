@@ -83,10 +83,9 @@ class Plans:
     # ---- what its steps did
     def _step(self, site: str, operation: Operation, entry: HistoryEntry) -> Iterator[str]:
         detail = entry.detail or {}
-        if entry.event == "step done" and entry.step == "begin" and not operation.dry_run:
-            given = self._decisions.given.get(detail.get("epoch", 0))
-            if given is None or given.site != site:
-                yield f"has begun with epoch {detail.get('epoch')}, which the register never gave to its site"
+        has_begun = entry.event == "step done" and entry.step == "begin" and not operation.dry_run
+        if has_begun and (detail.get("epoch", 0), site) not in self._decisions.given:
+            yield f"has begun with epoch {detail.get('epoch')}, which the register never gave to its site"
         if entry.event == "step failed" and entry.step == "begin":
             yield from self._refused(site, operation, detail)
         if entry.event == "step failed" and entry.step == "verify" and "no shipped frames" in detail.get("message", ""):

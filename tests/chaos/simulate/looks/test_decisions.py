@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from chaos.simulate.looks.decisions import Decisions
+from chaos.simulate.looks.decisions import Decisions, Given
 from chaos.simulate.world import PAIR, World
 from remote_log.layout import RemoteLayout
 from storage.log.segment import REMOTE_ALIGNMENT, SegmentHeader, encode_frames, encode_header
@@ -46,6 +46,17 @@ def test_a_plan_loses_the_pair_by_its_own_site_or_to_another_plan() -> None:
     assert said(begun, replace(begun, switching=replace(PLAN, plan_id="q", site="a", epoch=9)), "a") == []
     assert said(begun, SYNC, "a") == ["The plan of site b for epoch 8 lost the pair by site a, which has none."]
     assert said(replace(begun, home="b"), replace(SYNC, home="b"), "a") == [], "two lines may be brought together"
+
+
+def test_a_register_that_went_back_gives_an_epoch_again_also_to_the_other_site() -> None:
+    """Seed 95008228: a change of the register was forgotten, and with it the plan of the other site."""
+    world = a_world()
+    look = Decisions(world, [].append)
+    plans = (PLAN, PLAN, replace(PLAN, plan_id="q", site="a"), replace(PLAN, plan_id="r"))
+    for at_s, plan in enumerate(plans, 1):
+        world.loop.now_s = at_s
+        look.decided(SYNC, replace(SYNC, state_id=5, switching=plan, epoch_allocated=8), plan.site)
+    assert look.given == {(8, "b"): Given("r", 4), (8, "a"): Given("q", 3)}
 
 
 @pytest.mark.parametrize(("before", "options", "is_wrong"), [

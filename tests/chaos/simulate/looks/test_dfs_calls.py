@@ -28,7 +28,7 @@ def a_looked_at(epoch: Any = None) -> tuple[World, Process, list[str]]:
     """A world in which site a got epoch 7 at second 5. `epoch`: what is open there."""
     world, process, found = a_world(), Process("a.1"), list[str]()
     decisions = Decisions(world, found.append)
-    decisions.given[7] = Given("a", 5.0)
+    decisions.given[7, "a"] = Given("a7", 5.0)
     DfsCalls(world, decisions, found.append)
     site: Any = SimpleNamespace(active_epoch=epoch)
     world.lives["a"] = Life(process, site)

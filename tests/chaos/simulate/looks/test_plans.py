@@ -114,7 +114,7 @@ def test_a_plan_begins_with_an_epoch_of_its_own() -> None:
     look.create(an_operation())
     entry = an_entry("step done", "begin", detail={"epoch": 8})
     assert look.save(an_operation(), entry) == ["has begun with epoch 8, which the register never gave to its site."]
-    look.decisions.given[8] = Given("b", 1.0)
+    look.decisions.given[8, "b"] = Given("b7", 1.0)
     assert look.save(an_operation(), entry) == []
 
 
@@ -147,7 +147,7 @@ def test_a_dfs_is_not_called_silent_that_answers(missed_s: float | None, is_wron
     look = A()
     look.world.loop.now_s = 100.0
     look.world.network.missed_s["b", "w"] = 99.0
-    look.decisions.given[8] = Given("b", 1.0)
+    look.decisions.given[8, "b"] = Given("b7", 1.0)
     if missed_s is not None:
         look.world.machines["a"].dfs.missed_s["b"] = missed_s
     look.create(an_operation())

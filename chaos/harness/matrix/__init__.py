@@ -1,0 +1,1 @@
+"""The fault matrix: which scenarios show which case, how often each has run, and what came of it."""

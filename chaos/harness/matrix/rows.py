@@ -1,0 +1,41 @@
+"""The rows of the fault matrix: what can go wrong, and the scenarios that show it on real processes.
+
+What always holds: every scenario belongs to a row; a row without one names what holds it instead, and why a run of a pair would
+show less (a test looks at both). Source: docs/chaos.md, "The matrix".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """`elsewhere`: the tests that hold what no scenario shows, or shows less of."""
+
+    name: str
+    sentence: str
+    scenarios: tuple[str, ...] = ()
+    elsewhere: tuple[str, ...] = ()
+
+
+ROWS = (
+    Row("remote-log-fails", "the remote log fails, and the local one does not", ("dfs-fails", "dfs-hangs", "dfs-slow")),
+    Row("local-log-fails", "the local log fails, and the remote one does not", ("wal-fails",)),
+    Row("both-logs-fail", "both logs fail at once", ("both-logs-fail",)),
+    Row("gateway-killed", "a gateway is killed at any moment", ("active-killed", "standby-killed"), ("tests/crash",)),
+    Row("site-lost", "a whole site is lost, with its disk and its DFS", ("site-lost",)),
+    Row("partition", "one site does not reach the other", ("link-cut-a-to-b", "link-cut-b-to-a")),
+    Row("standby-away", "the standby is away, and the pair is degraded by hand", ("standby-degraded",)),
+    Row("bad-links", "links are slow, narrow, jittery, reset, or pass pieces", ("slow-link", "resets")),
+    Row("disk-full", "a disk is full", ("disk-full",)),
+    Row("sync-fails", "a sync fails, or writes are refused", ("sync-fails",)),
+    Row("disk-hangs", "a disk hangs", ("disk-hangs",)),
+    Row("stopped-active-wakes", "the active is stopped, loses its role, and wakes", ("active-stopped",)),
+    Row("torn-write", "a frame is cut at every byte",
+        elsewhere=("tests/storage/log/test_wal_recovery.py", "tests/chaos/crash_states")),
+    Row("late-writer", "frames of an old epoch arrive late or twice", ("dfs-hangs", "active-stopped"),
+        ("tests/remote_log/replication",)),
+    Row("audit-blind-spot", "one row is missing, one is stale, one is too many", elsewhere=("tests/spark_jobs",)),
+)
+BY_NAME = {row.name: row for row in ROWS}

@@ -1,0 +1,72 @@
+"""The record of runs: lines that are added, read back, and counted by `matrix`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from chaos.harness import cli
+from chaos.harness.matrix.record import Recorded, add, commit_here, read
+from chaos.harness.matrix.rows import ROWS
+from twinlog.errors import InvalidInput
+
+LINE = Recorded("2026-01-01", "abc", "disk-full", "disk-full", cli.PARTS, 1, 3, 900, 800, 2, 0, 0, 0, 0, 1.5, 2.5, 60.0)
+
+
+def chosen(*given: str) -> Any:
+    return cli.arguments(["matrix", *given])
+
+
+def test_lines_are_added_and_read_back(tmp_path: Path) -> None:
+    path = tmp_path / "runs.jsonl"
+    assert read(path) == []
+    add(path, LINE)
+    add(path, replace(LINE, seed=2, lost=1))
+    assert read(path) == [LINE, replace(LINE, seed=2, lost=1)]
+
+
+def test_a_line_that_is_none_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "runs.jsonl"
+    add(path, LINE)
+    path.write_bytes(path.read_bytes() + b"{}\n")
+    with pytest.raises(InvalidInput, match="line 2 is no record of a run"):
+        read(path)
+
+
+def test_the_commit_is_that_of_the_project() -> None:
+    head = (cli.SCENARIOS.parents[1] / ".git").exists()
+    assert bool(commit_here()) == head
+
+
+def test_what_ran_least_often_runs_first_and_what_ran_often_enough_does_not(tmp_path: Path) -> None:
+    path = tmp_path / "runs.jsonl"
+    add(path, LINE)
+    add(path, replace(LINE, scenario="disk-hangs", row="disk-hangs"))
+    add(path, replace(LINE, scenario="disk-hangs", row="disk-hangs", seed=2))
+    add(path, replace(LINE, scenario="disk-hangs", row="disk-hangs", parts="others"))
+    courses = list(cli._of_rows(chosen("disk-full", "disk-hangs", "--runs", "3", "--record", str(path))))
+    assert [(course.name, course.plan.seed, course.row) for course in courses] == [
+        ("disk-full-002", 2, "disk-full"), ("disk-full-003", 3, "disk-full"), ("disk-hangs-003", 3, "disk-hangs"),
+    ]
+
+
+def test_without_a_row_every_scenario_runs_once_also_one_of_two_rows() -> None:
+    courses = list(cli._of_rows(chosen()))
+    assert sorted(course.scenario for course in courses) == sorted(cli.scenarios())
+    first = {scenario: row.name for row in reversed(ROWS) for scenario in row.scenarios}
+    assert {course.scenario: course.row for course in courses} == first
+
+
+def test_after_its_minutes_no_run_begins() -> None:
+    assert next(cli._of_rows(chosen("--minutes", "1e-9")), None) is None
+
+
+@pytest.mark.parametrize("given", [["no-row"], ["--runs", "0"], ["--minutes", "0"]])
+def test_what_is_wrong_is_told(given: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        chosen(*given)
+    assert ended.value.code == 2
+    assert "--" in capsys.readouterr().err
