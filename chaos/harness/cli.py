@@ -123,7 +123,7 @@ def _run(console: Console, chosen: argparse.Namespace) -> int:
         run = asyncio.run(Harness(course.plan, own, rounds=course.rounds, bug=course.bug, say=console.print).execute())
         _show(console, run, keep(run, course.name, own))
         lines.append(line_of(course.name, run))
-        if record is not None:
+        if record is not None and not course.bug:
             add(record, recorded(run, course.row, course.scenario or course.name, PARTS, commit))
         if chosen.command in ("soak", "matrix"):
             tidy(own, keep_all=bool(run.violations))
