@@ -24,6 +24,8 @@ from rich.table import Table
 from chaos.harness.bugs.bugs import BUGS
 from chaos.harness.draw import drawn
 from chaos.harness.faults.registry import KINDS
+from chaos.harness.pair.parts import Parts
+from chaos.harness.pair.servers.servers import check_installed
 from chaos.harness.plan import HarnessPlan, parse
 from chaos.harness.promises import NOT_CHECKED, VIOLATED
 from chaos.harness.report.kept import keep, read_back, tidy
@@ -49,10 +51,12 @@ def arguments(given: list[str]) -> argparse.Namespace:
     run.add_argument("--seed", type=int, help="of what clients ask (default: the plan's)")
     run.add_argument("--out", type=Path, help="a new folder for the reports (default: out/chaos/TIME)")
     run.add_argument("--bug", default="", metavar="NAME", help=f"plant a bug in both gateways: {', '.join(BUGS)}")
+    _parts_options(run)
     soak = commands.add_parser("soak", help="random faults from a seed, leg after leg, each with a pair of its own")
     soak.add_argument("--hours", type=float, required=True, help="no leg begins after so long")
     soak.add_argument("--seed", type=int, default=0, help="of all that is drawn (default 0)")
     soak.add_argument("--out", type=Path, help="a new folder for the reports")
+    _parts_options(soak)
     again = commands.add_parser("replay", help="the run of a report.json again")
     again.add_argument("report", type=Path)
     again.add_argument("--out", type=Path, help="a new folder for the report")
@@ -64,6 +68,14 @@ def arguments(given: list[str]) -> argparse.Namespace:
     if chosen.command == "soak" and chosen.hours <= 0:
         parser.error("--hours must be more than 0")
     return chosen
+
+
+def _parts_options(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--dfs", choices=("directory", "hdfs"), default="directory", help="of both sites (default directory)")
+    command.add_argument("--engine", choices=("rocksdb", "postgresql"), default="rocksdb", help="of both (default rocksdb)")
+    command.add_argument(
+        "--coordinator", choices=("yes", "no"), default="yes", help="no: the register is on the two DFSs (default yes)"
+    )
 
 
 def scenarios() -> dict[str, Path]:
@@ -95,13 +107,16 @@ def _run(console: Console, chosen: argparse.Namespace) -> int:
     alone = isinstance(courses, list) and len(courses) == 1
     folder = _folder(chosen.out)
     toxiproxy.fetch()
+    for parts in {course.parts for course in courses} if isinstance(courses, list) else (_parts(chosen),):
+        check_installed(parts)
     employ()
     lines: list[Line] = []
     for course in courses:
         own = folder if alone else folder / course.name
         own.mkdir(exist_ok=True)
-        console.print(f"{course.name}: {course.plan.about}\nin {own}")
-        run = asyncio.run(Harness(course.plan, own, rounds=course.rounds, bug=course.bug, say=console.print).execute())
+        console.print(f"{course.name}: {course.plan.about}\n{course.parts.told}; in {own}")
+        harness = Harness(course.plan, own, parts=course.parts, rounds=course.rounds, bug=course.bug, say=console.print)
+        run = asyncio.run(harness.execute())
         _show(console, run, keep(run, course.name, own))
         lines.append(line_of(course.name, run))
         if is_soak:
@@ -118,6 +133,7 @@ class Course:
 
     name: str
     plan: HarnessPlan
+    parts: Parts
     rounds: int = 1
     bug: str = ""
 
@@ -126,11 +142,19 @@ def _courses(chosen: argparse.Namespace) -> Iterator[Course]:
     if chosen.command == "replay":
         yield Course(*read_back(chosen.report))
         return
-    for scenario in scenarios() if chosen.scenario == ["all"] else chosen.scenario:
+    parts, is_all = _parts(chosen), chosen.scenario == ["all"]
+    for scenario in scenarios() if is_all else chosen.scenario:
         name, plan = _plan(scenario)
+        if is_all and parts.missing(plan.needs):
+            continue
+        parts.check(name, plan.needs)
         plan = plan if chosen.seed is None else replace(plan, seed=chosen.seed)
         rounds = 1 if chosen.minutes is None else max(1, round(chosen.minutes * 60 / plan.seconds))
-        yield Course(name, plan, rounds, chosen.bug)
+        yield Course(name, plan, parts, rounds, chosen.bug)
+
+
+def _parts(chosen: argparse.Namespace) -> Parts:
+    return Parts(chosen.dfs, chosen.engine, chosen.coordinator == "yes")
 
 
 def _legs(chosen: argparse.Namespace) -> Iterator[Course]:
@@ -138,7 +162,7 @@ def _legs(chosen: argparse.Namespace) -> Iterator[Course]:
     for number in count(1):
         if time.monotonic() >= end_s:
             return
-        yield Course(f"leg-{number:04d}", drawn(chosen.seed, number))
+        yield Course(f"leg-{number:04d}", drawn(chosen.seed, number, _parts(chosen)), _parts(chosen))
 
 
 def _plan(scenario: str) -> tuple[str, HarnessPlan]:
@@ -173,10 +197,10 @@ def _show(console: Console, run: Run, page: Path) -> None:
 
 
 def _list(console: Console) -> None:
-    table = Table("scenario", "workload", "seconds", "what happens", box=None, pad_edge=False)
+    table = Table("scenario", "workload", "seconds", "needs", "what happens", box=None, pad_edge=False)
     for name, path in scenarios().items():
         plan = parse(path.read_text(encoding="utf-8"))
-        table.add_row(name, plan.workload, f"{plan.seconds:g}", plan.about)
+        table.add_row(name, plan.workload, f"{plan.seconds:g}", " ".join(plan.needs), plan.about)
     console.print(table)
     console.print(f"\nworkloads: {', '.join(WORKLOADS)}\n")
     kinds = Table("fault or command", "targets", "what it does", box=None, pad_edge=False)

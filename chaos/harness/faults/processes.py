@@ -6,7 +6,9 @@ import asyncio
 from dataclasses import dataclass
 
 from chaos.fault_lines import Fault
-from chaos.harness.faults.kind import NO_ACTIVE, SITE_TARGETS, Kind, Stage
+from chaos.harness.faults.kind import NO_ACTIVE, SITE_TARGETS, Effect, Kind, Stage
+from chaos.harness.faults.servers import OnServer
+from chaos.harness.pair.parts import SERVERS
 from twinlog.errors import Unavailable
 
 
@@ -53,14 +55,16 @@ class OnProcess:
         return ""
 
 
-def _effect(fault: Fault, stage: Stage) -> OnProcess:
-    return OnProcess(stage, fault.kind, fault.target)
+def _effect(fault: Fault, stage: Stage) -> Effect:
+    which = OnServer if fault.target in SERVERS else OnProcess
+    return which(stage, fault.kind, fault.target)
 
 
+_TARGETS = (*SITE_TARGETS, *SERVERS)
 KINDS = (
-    Kind("crash", SITE_TARGETS, "SIGKILL; started again when it is healed", _effect, lasts=False),
-    Kind("terminate", SITE_TARGETS, "SIGTERM; started again when it is healed", _effect, lasts=False),
-    Kind("pause", SITE_TARGETS, "SIGSTOP, then SIGCONT", _effect),
+    Kind("crash", _TARGETS, "SIGKILL; started again when it is healed", _effect, lasts=False),
+    Kind("terminate", _TARGETS, "SIGTERM; started again when it is healed", _effect, lasts=False),
+    Kind("pause", _TARGETS, "SIGSTOP, then SIGCONT", _effect),
     Kind("site-lost", SITE_TARGETS, "killed; its data and its DFS are empty; started when it is healed", _effect, lasts=False),
     Kind("start", ("a", "b"), "the gateway is started", _effect, lasts=False),
 )

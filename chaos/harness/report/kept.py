@@ -1,6 +1,6 @@
 """The files that a run leaves in its folder: report.html, report.json, plan.txt and the history; and the way back to the run.
 
-What always holds: report.json has what it takes to run it again: plan, rounds and bug.
+What always holds: report.json has what it takes to run it again: plan, rounds, parts and bug.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import msgspec
 from chaos.checkers.violation import Violation
 from chaos.harness.nemesis import Span
 from chaos.harness.pair.commands import Typed
+from chaos.harness.pair.parts import Parts
 from chaos.harness.pair.samples import Sample
 from chaos.harness.pair.sites import SITES
 from chaos.harness.plan import HarnessPlan, parse, text
@@ -32,6 +33,7 @@ class Report(msgspec.Struct, frozen=True):
     name: str
     plan: str
     rounds: int
+    parts: Parts
     bug: str
     lasted_s: float
     totals: Totals
@@ -46,8 +48,8 @@ class Report(msgspec.Struct, frozen=True):
 def keep(run: Run, name: str, folder: Path) -> Path:
     """Writes all of it; the page's path."""
     document = Report(
-        name, text(run.plan), run.rounds, run.bug, run.lasted_s, totals(run.history), list(run.violations), list(run.verdicts),
-        list(run.spans), list(run.typed), seconds(run.history), list(run.samples),
+        name, text(run.plan), run.rounds, run.parts, run.bug, run.lasted_s, totals(run.history), list(run.violations),
+        list(run.verdicts), list(run.spans), list(run.typed), seconds(run.history), list(run.samples),
     )
     (folder / "report.json").write_bytes(msgspec.json.format(msgspec.json.encode(document), indent=1))
     (folder / "history.jsonl").write_bytes(dump(run.history))
@@ -68,10 +70,11 @@ def tidy(folder: Path, *, keep_all: bool) -> None:
         (folder / name).unlink(missing_ok=True)
 
 
-def read_back(path: Path) -> tuple[str, HarnessPlan, int, str]:
-    """Name, plan, rounds and bug of a report.json. Raises InvalidInput."""
+def read_back(path: Path) -> tuple[str, HarnessPlan, Parts, int, str]:
+    """Name, plan, parts, rounds and bug of a report.json. Raises InvalidInput."""
     try:
         found: dict[str, Any] = msgspec.json.decode(path.read_bytes())
-        return str(found["name"]), parse(found["plan"]), int(found["rounds"]), str(found["bug"])
+        parts = msgspec.convert(found["parts"], Parts)
+        return str(found["name"]), parse(found["plan"]), parts, int(found["rounds"]), str(found["bug"])
     except (OSError, msgspec.DecodeError, KeyError, TypeError, ValueError) as error:
         raise InvalidInput(f"{path} is no report of a run: {words(error)}") from error
