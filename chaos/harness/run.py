@@ -27,7 +27,7 @@ from chaos.harness.nemesis import Nemesis, Span
 from chaos.harness.pair.commands import Commands, Typed
 from chaos.harness.pair.health import Health
 from chaos.harness.pair.links import Links
-from chaos.harness.pair.parts import Parts
+from chaos.harness.pair.parts import PLAIN, Parts
 from chaos.harness.pair.recovery import WITHIN_S, Recovery
 from chaos.harness.pair.samples import Sample, Sampler
 from chaos.harness.pair.sites import SITES, RealSites
@@ -57,7 +57,6 @@ class Run:
     """A run, when it is over."""
 
     plan: HarnessPlan
-    parts: Parts
     rounds: int
     bug: str
     history: History
@@ -68,13 +67,14 @@ class Run:
     typed: Sequence[Typed]
     notes: Sequence[str]
     lasted_s: float
+    parts: Parts = PLAIN
 
 
 class Harness:
     """`folder`: a new one, for the pair and its logs. `say` takes a line as it happens."""
 
     def __init__(
-        self, plan: HarnessPlan, folder: Path, *, parts: Parts | None = None, rounds: int = 1, bug: str = "",
+        self, plan: HarnessPlan, folder: Path, *, parts: Parts = PLAIN, rounds: int = 1, bug: str = "",
         say: Callable[[str], None] = lambda line: None,
     ) -> None:
         self.plan, self.rounds, self.bug, self._say = plan, rounds, bug, say
@@ -129,8 +129,8 @@ class Harness:
         self.violations += status.check(said, history.opened)
         violations, verdicts = await asyncio.to_thread(judge, history, self.workload, self.violations)
         return Run(
-            self.plan, self.sites.parts, self.rounds, self.bug, history, violations, verdicts, self.nemesis.spans,
-            self.sampler.samples, self.commands.typed, self.notes, self.now_s(),
+            self.plan, self.rounds, self.bug, history, violations, verdicts, self.nemesis.spans,
+            self.sampler.samples, self.commands.typed, self.notes, self.now_s(), self.sites.parts,
         )
 
     # ---- the course of a run

@@ -48,11 +48,21 @@ class OnProcess:
         try:
             await asyncio.to_thread(self.stage.sites.start_and_wait, self.chosen)
         except Unavailable:
-            if self.stage.files is None or not self.stage.files.faults.in_force():
+            reason = self._excuse()
+            if not reason:
                 raise
             self.stage.sites.excuse(self.chosen)  # it is started again when all faults are healed
-            return f"site {self.chosen} did not start on a broken disk"
+            return f"site {self.chosen} did not start {reason}"
         return ""
+
+    def _excuse(self) -> str:
+        """Why a gateway may end at its start: it needs its disk and its storage."""
+        if self.stage.files is not None and self.stage.files.faults.in_force():
+            return "on a broken disk"
+        if not self.stage.sites.servers.are_well(self.chosen):
+            return "while a server of its site was away"
+        cut = any(link.startswith(f"{self.chosen}>pg-") for link, _, _ in self.stage.toxics)
+        return "while its link to PostgreSQL was broken" if cut else ""
 
 
 def _effect(fault: Fault, stage: Stage) -> Effect:

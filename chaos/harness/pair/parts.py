@@ -70,6 +70,9 @@ class Parts(msgspec.Struct, frozen=True):
         return f"{storage}, {dfs}, {'coordinator in SQLite' if self.coordinator else 'no coordinator'}"
 
 
+PLAIN = Parts()
+
+
 def need_of(target: str) -> str | None:
     """Returns the part without which a plan cannot name this target."""
     called = target.partition(">")[2] or target

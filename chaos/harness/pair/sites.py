@@ -19,7 +19,7 @@ from pathlib import Path
 
 import msgspec
 
-from chaos.harness.pair.parts import GATEWAY_LINKS, Parts
+from chaos.harness.pair.parts import GATEWAY_LINKS, PLAIN, Parts
 from chaos.harness.pair.servers.servers import Servers
 from chaos.servers.ports import free_ports
 from gateway.demo.child import start_child
@@ -53,10 +53,10 @@ class RealSites:
     every gateway. `environ`: what gateways get besides. `servers` are started by their own `start`, before `configure`."""
 
     def __init__(
-        self, folder: Path, bug: str = "", environ: Mapping[str, str] | None = None, parts: Parts | None = None
+        self, folder: Path, bug: str = "", environ: Mapping[str, str] | None = None, parts: Parts = PLAIN
     ) -> None:
         self.folder, self.bug, self._environ = folder, bug, environ or {}
-        self.servers = Servers(parts or Parts(), folder)
+        self.servers = Servers(parts, folder)
         first, second, *others = (f"127.0.0.1:{port}" for port in free_ports(2 + len(GATEWAY_LINKS)))
         self._addresses = {"a": first, "b": second}
         self.links = {**dict(zip(GATEWAY_LINKS, others, strict=True)), **self.servers.listen}

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from itertools import groupby
 from pathlib import Path
 from typing import Protocol
 
@@ -148,13 +149,11 @@ class TwoDfsWatch:
         files, from_s = self._files[site], self._now_s()
         try:
             names = {number: name for name in files.names() if (number := RemoteLayout.parse_register(name)) is not None}
-            highest = max(names, default=0)
             known = self._registers.newest.get(site, (0,))[0]
-            after = known if known <= highest else 0  # the site was lost, and has a new DFS
-            new = sorted(number for number in names if number > after)
-            if after and new and new[0] != after + 1:
-                raise LookupError(f"the register on site {site}'s DFS was at {after}, and is at {new} now: values were missed")
-            return Look(from_s, highest, tuple((number, self._read(files, names[number])) for number in new))
+            new = sorted(number for number in names if number > known)
+            if known and new and new[0] != known + 1:
+                raise LookupError(f"the register on site {site}'s DFS was at {known}, and is at {new} now: values were missed")
+            return Look(from_s, max(names, default=0), tuple((number, self._read(files, names[number])) for number in new))
         except (OSError, httpx.HTTPError):
             return None
 
@@ -166,12 +165,15 @@ class TwoDfsWatch:
         """What these looks, each at the DFS of a site, have found."""
         now_s = self._now_s()
         for site, look in looks.items():
-            if look.highest < self._registers.newest.get(site, (0,))[0] and self._registers.lost(site):
+            if look.highest < self._registers.newest.get(site, (0,))[0] and self._registers.lost(site):  # a new DFS, or none
                 self._note(Moment("forgotten", now_s))
         found = [(site, *each) for site, look in looks.items() for each in look.found]
-        for site, number, entry in sorted(found, key=lambda each: rank(each[2].value)):
-            for line in self._lines(site, number, entry, now_s):
-                self._note(line)
+        found.sort(key=lambda each: rank(each[2].value))
+        for _, alike in groupby(found, key=lambda each: rank(each[2].value)):
+            home = self._home_of(self.value)
+            for site, number, entry in sorted(alike, key=lambda each: each[0] != home):  # a copy does not know what came before
+                for line in self._lines(site, number, entry, now_s):
+                    self._note(line)
         for site, look in looks.items():
             self._looked_s[site] = look.from_s
 
@@ -196,8 +198,11 @@ class TwoDfsWatch:
 
     def _is_decided(self, site: str, before: PairState | None, value: PairState) -> bool:
         """Whether this is the place of the decision: it is the home, or a command made it that."""
-        home = self._first_home if before is None or before.home is None else before.home
-        return home == site or (value.home == site and value.home_forced > (before.home_forced if before is not None else 0))
+        forced = value.home == site and value.home_forced > (before.home_forced if before is not None else 0)
+        return forced or self._home_of(before) == site
+
+    def _home_of(self, value: PairState | None) -> str:
+        return self._first_home if value is None or value.home is None else value.home
 
 
 def files_of(sites: RealSites) -> Mapping[str, RegisterFiles]:

@@ -87,6 +87,11 @@ class Servers:
         for each in self._all():
             each.stop()
 
+    def are_well(self, site: str) -> bool:
+        """Returns whether all servers of the site run, and none is paused."""
+        own = [server for each in self._of(site) for server in each.servers.values()]
+        return all(server.is_running and not server.is_paused for server in own)
+
     def named(self, name: str) -> Server:
         return self._named[name]
 

@@ -28,8 +28,8 @@ def test_a_kill_keeps_what_it_holds_and_a_loss_keeps_nothing(tmp_path: Path) -> 
         with psycopg.connect(plain(site.url())) as connection:
             assert connection.execute("SELECT one FROM kept").fetchone() == (1,)
         assert (tmp_path / PASSWORD).stat().st_mode & 0o077 == 0
-        by_link = plain(site.address(1)).replace("@127.0.0.1:1/", f":{(tmp_path / PASSWORD).read_text()}@127.0.0.1:{site.port}/")
-        psycopg.connect(by_link).close()
+        by_link = plain(site.address(site.port))
+        psycopg.connect(by_link, password=(tmp_path / PASSWORD).read_text()).close()
         site.lose()
         site.start()
         with psycopg.connect(plain(site.url())) as connection, pytest.raises(psycopg.errors.UndefinedTable):

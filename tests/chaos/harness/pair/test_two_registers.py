@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from chaos.harness.pair.two_registers import FOLDER, Look, PlainFiles, TwoDfsWatch
-from chaos.history.history import Apart, ModeRecorded, Moment, Opened
+from chaos.history.history import Apart, GivenUp, ModeRecorded, Moment, Opened
 from chaos.history.lines import Line
 from storage.disk.sealed_json import seal, unseal
 from switchover.register.dfs_folder import RegisterEntry
@@ -127,6 +127,25 @@ def test_a_change_happened_after_its_author_wrote_it_and_a_copy_says_no_more_tha
     assert mode.at_s == pytest.approx(156.0, abs=0.5)
 
 
+def test_a_decision_counts_before_its_copy_and_an_opening_that_is_heard_of_twice_is_one() -> None:
+    lines: list[Line] = []
+    watch = TwoDfsWatch({"a": PlainFiles(Path("a")), "b": PlainFiles(Path("b"))}, "b", lambda: 2.0, lines.append)
+    alone = PairState(1, epoch=2, active="a", mode="async", opened_by="o", home="b")
+    taking = replace(alone, state_id=2, switching=Switching("p", "b", 3, "takeover", 0))
+    taken = replace(taking, state_id=3, epoch=3, active="b", opened_by="p", switching=None)
+    watch.take({
+        "a": Look(1.0, 2, ((1, entry(alone)), (2, entry(taken)))),
+        "b": Look(1.0, 3, ((1, entry(alone)), (2, entry(taking)), (3, entry(taken)))),
+    })
+    assert GivenUp(2, 2.0) in lines, "the copy on a's DFS does not know of the plan"
+    assert [line.epoch for line in lines if isinstance(line, Opened)] == [2, 3]
+    reopened = replace(taken, state_id=4, epoch=5, active="a", opened_by="q")
+    followed = replace(reopened, state_id=5, mode="sync", reason="after it")
+    watch.take({"b": Look(3.0, 4, ((4, entry(reopened)),))})
+    watch.take({"a": Look(3.0, 3, ((3, entry(followed)),))})
+    assert [line.epoch for line in lines if isinstance(line, Opened)] == [2, 3, 5]
+
+
 def test_files_of_a_directory_are_read_as_they_come_and_a_gap_is_an_error(tmp_path: Path) -> None:
     lines: list[Line] = []
     folders = {site: tmp_path / site / FOLDER.lstrip("/") for site in "ab"}
@@ -147,7 +166,9 @@ def test_files_of_a_directory_are_read_as_they_come_and_a_gap_is_an_error(tmp_pa
     assert not watch.error
     for number in (1, 2):
         (folders["b"] / f"{number:012d}").unlink()
-    put(20, replace(planned, state_id=9, epoch=4, active="b"))
-    assert wait_for(lambda: watch.error or watch.active == "b")
+    put(1, replace(planned, state_id=9, epoch=4, active="b"))  # the first on a new DFS
+    assert wait_for(lambda: watch.active == "b")
+    put(20, replace(planned, state_id=29, epoch=4, active="b"))
+    assert wait_for(lambda: bool(watch.error))
     watch.stop()
     assert "values were missed" in watch.error
