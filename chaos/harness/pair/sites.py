@@ -57,9 +57,10 @@ class RealSites:
     ) -> None:
         self.folder, self.bug, self._environ = folder, bug, environ or {}
         self.servers = Servers(parts, folder)
-        first, second, *others = (f"127.0.0.1:{port}" for port in free_ports(2 + len(GATEWAY_LINKS)))
+        listen = self.servers.listen
+        first, second, *others = (f"127.0.0.1:{port}" for port in free_ports(2 + len(GATEWAY_LINKS), self.servers.ports))
         self._addresses = {"a": first, "b": second}
-        self.links = {**dict(zip(GATEWAY_LINKS, others, strict=True)), **self.servers.listen}
+        self.links = {**dict(zip(GATEWAY_LINKS, others, strict=True)), **listen}
         self.upstream = {**{link: self._addresses[link[2]] for link in GATEWAY_LINKS}, **self.servers.upstream}
         self.lives = {site: Lives() for site in SITES}
         self._died: list[tuple[str, int]] = []

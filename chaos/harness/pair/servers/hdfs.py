@@ -9,13 +9,13 @@ Source: reference hdfs-clients.md ("Through a proxy").
 from __future__ import annotations
 
 import socket
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from chaos.harness.pair.servers.server import Server
 from chaos.servers.daemon import Daemon
 from chaos.servers.hdfs_cluster import HdfsCluster
-from chaos.servers.hdfs_settings import HOST, write_data_node
+from chaos.servers.hdfs_settings import HOST, load_ports, write_data_node
 from gateway.demo.servers import ROOT
 
 NAME = "localhost"  # of both DataNodes
@@ -69,9 +69,11 @@ class OneDaemon:
 
 
 class SiteHdfs:
-    """SiteServers. `folder`: the site's own."""
+    """SiteServers. `folder`: the site's own. `taken`: ports that it must not choose; its own are in `ports`."""
 
-    def __init__(self, site: str, folder: Path) -> None:
+    def __init__(self, site: str, folder: Path, taken: Collection[int] = ()) -> None:
+        (folder / "hdfs").mkdir()
+        self.ports = load_ports(folder / "hdfs" / "ports.json", 1, taken).all()  # which the cluster takes over
         self.cluster = LinkedCluster(folder / "hdfs")
         name_node, data_node = self.cluster.name_node, self.cluster.data_nodes[0]
         self.servers: Mapping[str, Server] = {

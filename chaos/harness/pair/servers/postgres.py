@@ -14,7 +14,6 @@ from pathlib import Path
 
 from chaos.harness.pair.servers.server import Server
 from chaos.servers.janitor import own_prefix
-from chaos.servers.ports import free_ports
 from chaos.servers.postgres import NoPostgres, PostgresServer
 from twinlog.errors import TwinlogError, Unavailable
 
@@ -24,8 +23,8 @@ PASSWORD = "postgres.password"  # the file in the site's folder
 class OnePostgres:
     """Server. A postmaster and its children."""
 
-    def __init__(self, folder: Path) -> None:
-        self.server = PostgresServer(folder, free_ports(1)[0])
+    def __init__(self, folder: Path, port: int) -> None:
+        self.server = PostgresServer(folder, port)
         self.is_paused = False
 
     @property
@@ -60,16 +59,12 @@ class OnePostgres:
 class SitePostgres:
     """SiteServers. `folder`: the site's own."""
 
-    def __init__(self, site: str, folder: Path) -> None:
-        self.database, self._folder = f"twinlog_{site}", folder
+    def __init__(self, site: str, folder: Path, port: int) -> None:
+        self.database, self._folder, self.port = f"twinlog_{site}", folder, port
         self._data = Path(tempfile.mkdtemp(prefix=own_prefix("postgres")))
         self._data.chmod(0o711)  # PostgreSQL passes through it as another user
-        self._one = OnePostgres(self._data / "server")
+        self._one = OnePostgres(self._data / "server", port)
         self.servers: Mapping[str, Server] = {f"pg-{site}": self._one}
-
-    @property
-    def port(self) -> int:
-        return self._one.server.port
 
     def url(self) -> str:
         """The database past the link, with its password."""

@@ -47,8 +47,16 @@ class Servers:
         self.lost: set[str] = set()
         for site in _SITES if parts.servers else ():
             (folder / site).mkdir(parents=True, exist_ok=True)
-        self.hdfs = {site: SiteHdfs(site, folder / site) for site in _SITES} if parts.dfs == "hdfs" else {}
-        self.postgres = {site: SitePostgres(site, folder / site) for site in _SITES} if parts.engine == "postgresql" else {}
+        self.hdfs: dict[str, SiteHdfs] = {}
+        self.postgres: dict[str, SitePostgres] = {}
+        self.ports: set[int] = set()  # of all servers, and of the links to them
+        for site in _SITES if parts.dfs == "hdfs" else ():
+            self.hdfs[site] = SiteHdfs(site, folder / site, self.ports)
+            self.ports |= self.hdfs[site].ports
+        for site in _SITES if parts.engine == "postgresql" else ():
+            (port,) = free_ports(1, self.ports)
+            self.postgres[site] = SitePostgres(site, folder / site, port)
+            self.ports.add(port)
         self._named: dict[str, Server] = {name: server for each in self._all() for name, server in each.servers.items()}
 
     def _all(self) -> list[SiteServers]:
@@ -117,11 +125,13 @@ class Servers:
     @cached_property
     def listen(self) -> Mapping[str, str]:
         """Returns link -> the address at which the gateway connects."""
-        ports = iter(free_ports(len(self.upstream)))
-        return {
+        ports = iter(free_ports(len(self.upstream), self.ports))
+        found = {
             link: f"{HOSTS[link[0]]}:{address.rpartition(':')[2]}" if ">dn-" in link else f"{HOST}:{next(ports)}"
             for link, address in self.upstream.items()
         }
+        self.ports.update(int(address.rpartition(":")[2]) for address in found.values())
+        return found
 
     # ---- what a gateway is told of them
     def databases(self) -> Databases | None:

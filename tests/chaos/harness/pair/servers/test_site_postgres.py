@@ -9,6 +9,7 @@ import psycopg
 import pytest
 
 from chaos.harness.pair.servers.postgres import PASSWORD, SitePostgres
+from chaos.servers.ports import free_ports
 
 
 def plain(url: str) -> str:
@@ -16,7 +17,7 @@ def plain(url: str) -> str:
 
 
 def test_a_kill_keeps_what_it_holds_and_a_loss_keeps_nothing(tmp_path: Path) -> None:
-    site = SitePostgres("a", tmp_path)
+    site = SitePostgres("a", tmp_path, free_ports(1)[0])
     try:
         site.start()
         server = site.servers["pg-a"]
