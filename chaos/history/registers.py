@@ -1,4 +1,4 @@
-"""What the files of a register on two DFSs mean (switchover/register/two_dfs.py), as somebody meets them who watches both.
+"""The meaning of the files of a register on two DFSs (switchover/register/two_dfs.py), for somebody who watches both.
 
 What always holds: a value is decided by the first file that holds it as the newest of its folder: further ones are copies, and
 one that a late author makes below the newest counts for nobody (switchover/register/dfs_folder.py); a command has begun a line
@@ -18,7 +18,7 @@ from switchover.register.port import PairState
 
 
 class Met(msgspec.Struct, frozen=True):
-    """What a new newest file means. `before`: the value in the file before it. `is_new`: it is the first that holds its value.
+    """The meaning of a new newest file. `before`: the value in the file before it. `is_new`: it is the first that holds its value.
     `is_forced`: that value begins a line of its own. `is_whole`: both DFSs hold the same again."""
 
     before: PairState | None

@@ -56,7 +56,7 @@ class OnProcess:
         return ""
 
     def _excuse(self) -> str:
-        """Why a gateway may end at its start: it needs its disk and its storage."""
+        """Returns the reason for which a gateway may end at its start, which needs its disk and its storage; empty: none."""
         if self.stage.files is not None and self.stage.files.faults.in_force():
             return "on a broken disk"
         if not self.stage.sites.servers.are_well(self.chosen):

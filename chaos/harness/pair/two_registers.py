@@ -162,7 +162,7 @@ class TwoDfsWatch:
         return unseal(files.content(name), RegisterEntry, f"{FOLDER}/{name}", "")
 
     def take(self, looks: Mapping[str, Look]) -> None:
-        """What these looks, each at the DFS of a site, have found."""
+        """Notes the lines that these looks mean, each at the DFS of a site."""
         now_s = self._now_s()
         for site, look in looks.items():
             if look.highest < self._registers.newest.get(site, (0,))[0] and self._registers.lost(site):  # a new DFS, or none
@@ -197,7 +197,7 @@ class TwoDfsWatch:
             yield Moment("met", now_s)
 
     def _is_decided(self, site: str, before: PairState | None, value: PairState) -> bool:
-        """Whether this is the place of the decision: it is the home, or a command made it that."""
+        """Returns whether the place is that of the decision: the home, or one that a command made it."""
         forced = value.home == site and value.home_forced > (before.home_forced if before is not None else 0)
         return forced or self._home_of(before) == site
 

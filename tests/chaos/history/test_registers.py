@@ -1,4 +1,4 @@
-"""What the files of a register on two DFSs mean: which one decides, and when both hold the same again."""
+"""The files of a register on two DFSs: which one decides, and when both hold the same again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All servers below a pair, by its parts: their lives and losses, their links, and what gateways are told of them.
+"""All servers below a pair, by its parts: their lives and losses, their links, and what the configuration of a gateway says of them.
 
 What always holds: gateways reach every server through a link of their own, the harness past it; a site that was lost has no
 server until it is built anew. A pair of plain folders has no servers, and then nothing is done here.
@@ -133,7 +133,7 @@ class Servers:
         self.ports.update(int(address.rpartition(":")[2]) for address in found.values())
         return found
 
-    # ---- what a gateway is told of them
+    # ---- what a gateway knows of them
     def databases(self) -> Databases | None:
         if not self.postgres:
             return None
