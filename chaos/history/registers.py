@@ -18,8 +18,8 @@ from switchover.register.port import PairState
 
 
 class Met(msgspec.Struct, frozen=True):
-    """The meaning of a new newest file. `before`: the value in the file before it. `is_new`: it is the first that holds its value.
-    `is_forced`: that value begins a line of its own. `is_whole`: both DFSs hold the same again."""
+    """The meaning of a new newest file. `before`: the value in the file before it. `is_new`: it is the first that holds its
+    value. `is_forced`: that value begins a line of its own. `is_whole`: both DFSs hold the same again."""
 
     before: PairState | None
     is_new: bool

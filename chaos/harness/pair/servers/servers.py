@@ -1,4 +1,4 @@
-"""All servers below a pair, by its parts: their lives and losses, their links, and what the configuration of a gateway says of them.
+"""All servers below a pair, by its parts: their lives and losses, their links, and what configurations of gateways say of them.
 
 What always holds: gateways reach every server through a link of their own, the harness past it; a site that was lost has no
 server until it is built anew. A pair of plain folders has no servers, and then nothing is done here.
