@@ -14,6 +14,7 @@ from gateway.config.loading import load_site_config
 from twinlog.errors import ConfigError
 
 ALL = Parts("hdfs", "postgresql", False)
+HDFS, ALONE = ("--dfs", "hdfs"), ("--coordinator", "no")
 
 
 def test_a_pair_of_plain_folders_has_no_servers_and_the_gateways_links_alone() -> None:
@@ -52,11 +53,12 @@ def test_a_scenario_that_does_not_fit_is_refused_and_all_runs_those_that_fit(
     assert "datanode-killed needs a pair with other parts: add --dfs hdfs" in capsys.readouterr().err
     fitting = {
         options: {course.name for course in cli._courses(cli.arguments(["run", "all", *options]))}
-        for options in ((), ("--dfs", "hdfs"), ("--engine", "postgresql"))
+        for options in ((), HDFS, ("--engine", "postgresql"), ALONE, (*HDFS, *ALONE))
     }
-    assert "dfs-hangs" in fitting[()] - fitting["--dfs", "hdfs"]
-    assert "datanode-killed" in fitting["--dfs", "hdfs"] - fitting[()]
+    assert "dfs-hangs" in fitting[()] - fitting[HDFS]
+    assert "datanode-killed" in fitting[HDFS] - fitting[()]
     assert "postgres-killed" in fitting["--engine", "postgresql"] - fitting[()]
+    assert "network-split" in fitting[*HDFS, *ALONE] - fitting[HDFS] - fitting[ALONE]
     assert {name for names in fitting.values() for name in names} == set(cli.scenarios())
 
 
