@@ -1,7 +1,8 @@
-"""Draws a plan from a seed: courses of events one after the other, and faults of links and disks across them.
+"""Draws a plan from a seed: courses of events one after the other, and faults of links, disks and servers across them.
 
-What always holds: one seed and number give one plan; a site is lost with its data only as the first event of a plan, while the
-pair is whole, for what an asynchronous active alone acknowledged would be lost with it, and rightly so.
+What always holds: one seed and number give one plan for a pair of these parts; a site is lost with its data only as the first
+event of a plan, while the pair is whole, for what an asynchronous active alone acknowledged would be lost with it, and rightly
+so.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ from random import Random
 from chaos.fault_lines import Fault
 from chaos.harness.faults import disks
 from chaos.harness.faults.files import PLACES
-from chaos.harness.faults.kind import LINK_TARGETS, SITE_TARGETS
+from chaos.harness.faults.kind import SITE_TARGETS
 from chaos.harness.faults.registry import BY_NAME
+from chaos.harness.pair.parts import Parts, need_of
 from chaos.harness.plan import HarnessPlan
 from chaos.harness.traffic.workloads import WORKLOADS
 
@@ -29,8 +31,8 @@ _FIGURES = {
 }
 
 
-def drawn(seed: int, number: int) -> HarnessPlan:
-    """The plan of leg `number` of a soak."""
+def drawn(seed: int, number: int, parts: Parts) -> HarnessPlan:
+    """The plan of leg `number` of a soak, for a pair of these parts."""
     random = Random(f"{seed} leg {number}")
     faults: list[Fault] = []
     at_s = FIRST_S
@@ -40,28 +42,36 @@ def drawn(seed: int, number: int) -> HarnessPlan:
     while at_s < SECONDS - QUIET_S:
         faults += random.choice((_active_lost, _active_stopped, _standby_away, _switched, _killed))(random, at_s)
         at_s += random.uniform(12.0, 30.0)
-    faults += [_of_a_link(random) for _ in range(random.randint(2, 6))]
-    faults += [_of_a_disk(random) for _ in range(random.randint(1, 4))]
+    faults += [_of_a_link(random, parts) for _ in range(random.randint(2, 6))]
+    faults += [_of_a_disk(random, parts) for _ in range(random.randint(1, 4))]
     workload = random.choice(sorted(WORKLOADS))
+    faults += [_of_a_server(random, parts) for _ in range(random.randint(1, 4) if parts.servers else 0)]
     ordered = tuple(sorted(faults, key=lambda fault: fault.at_s))
-    return HarnessPlan(f"leg {number} of the soak of seed {seed}", number, workload, seconds=SECONDS, faults=ordered)
+    needs = tuple(sorted({need for fault in faults if (need := need_of(fault.target)) is not None}))
+    about = f"leg {number} of the soak of seed {seed}"
+    return HarnessPlan(about, number, workload, seconds=SECONDS, faults=ordered, needs=needs)
 
 
 def _at(at_s: float, kind: str, target: str, for_s: float = 0.0, how: str = "") -> Fault:
     return Fault(round(min(at_s, SECONDS), 1), kind, target, round(for_s, 1), how)
 
 
-def _of_a_link(random: Random) -> Fault:
+def _of_a_link(random: Random, parts: Parts) -> Fault:
     kind = random.choice(_OF_LINKS)
     how = random.choice(_HOW.get(kind, BY_NAME[kind].how))
-    return _at(random.uniform(2.0, SECONDS - QUIET_S), kind, random.choice(LINK_TARGETS), random.uniform(0.5, 12.0), how)
+    return _at(random.uniform(2.0, SECONDS - QUIET_S), kind, random.choice(parts.link_targets), random.uniform(0.5, 12.0), how)
 
 
-def _of_a_disk(random: Random) -> Fault:
-    kind, place = random.choice(disks.KINDS).name, random.choice(sorted(PLACES))
+def _of_a_disk(random: Random, parts: Parts) -> Fault:
+    kind, place = random.choice(disks.KINDS).name, random.choice(sorted(set(PLACES) - parts.no_files))
     figure = random.choice(_FIGURES.get(kind, ("",)))
     how = f"{place}/{figure}" if figure else place
     return _at(random.uniform(2.0, SECONDS - QUIET_S), kind, random.choice(SITE_TARGETS), random.uniform(0.5, 10.0), how)
+
+
+def _of_a_server(random: Random, parts: Parts) -> Fault:
+    kind, server = random.choice(("crash", "terminate", "pause")), random.choice(parts.servers)
+    return _at(random.uniform(2.0, SECONDS - QUIET_S), kind, server, random.uniform(0.5, 15.0))
 
 
 def _active_lost(random: Random, at_s: float) -> list[Fault]:

@@ -14,13 +14,17 @@ import msgspec
 
 from chaos.history.history import Call, History
 
-SEEN_LATE_S = 0.1  # an opening is seen so much later than it happens, at most
+SEEN_LATE_S = 0.1  # an opening is seen so much later than it happens, at most, unless its mode was recorded before that
 
 
 def with_epochs(history: History) -> History:
+    recorded: dict[int, float] = {}
+    for mode in history.modes:
+        recorded[mode.epoch] = min(mode.at_s, recorded.get(mode.epoch, mode.at_s))
     opened: dict[str, list[tuple[float, int]]] = {}
     for each in sorted(history.opened, key=lambda each: each.at_s):
-        opened.setdefault(each.site, []).append((each.at_s - SEEN_LATE_S, each.epoch))
+        since_s = min(each.at_s - SEEN_LATE_S, recorded.get(each.epoch, each.at_s))
+        opened.setdefault(each.site, []).append((since_s, each.epoch))
     return replace(history, calls=tuple(_with_epoch(call, opened) for call in history.calls))
 
 

@@ -1,7 +1,7 @@
 """Causes the faults of a plan at their times, and heals them; several may overlap.
 
 What always holds: what cannot be done when its time has come is noted and left out; whatever was injected is healed, or is
-undone by `heal_all`, which leaves every link as at the beginning and every gateway running.
+undone by `heal_all`, which leaves every link as at the beginning, and every server and gateway running.
 """
 
 from __future__ import annotations
@@ -65,6 +65,7 @@ class Nemesis:
     async def heal_all(self) -> None:
         await self._stage.links.reset()
         self._stage.toxics.clear()
+        await asyncio.to_thread(self._stage.sites.servers.heal)
         for site in SITES:
             if self._stage.sites.lives[site].paused:
                 self._stage.sites.resume(site)

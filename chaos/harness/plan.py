@@ -12,6 +12,7 @@ import msgspec
 
 from chaos.fault_lines import Fault, fault_text, parse_fault
 from chaos.harness.faults.registry import BY_NAME
+from chaos.harness.pair.parts import NEEDS, need_of
 from chaos.harness.traffic.workloads import WORKLOADS
 from twinlog.errors import InvalidInput
 
@@ -19,7 +20,8 @@ _NUMBERS = {"seed": int, "clients": int, "rate": float, "seconds": float}
 
 
 class HarnessPlan(msgspec.Struct, frozen=True):
-    """`rate`: operations a second, by all clients together; `seconds`: the time of one round of the faults."""
+    """`rate`: operations a second, by all clients together; `seconds`: the time of one round of the faults. `needs`: the parts
+    of a pair without which the plan has no meaning, in words of NEEDS (pair/parts.py)."""
 
     about: str = ""
     seed: int = 0
@@ -28,11 +30,13 @@ class HarnessPlan(msgspec.Struct, frozen=True):
     rate: float = 100.0
     seconds: float = 30.0
     faults: tuple[Fault, ...] = ()
+    needs: tuple[str, ...] = ()
 
 
 def text(plan: HarnessPlan) -> str:
     """The plan, one thing a line."""
     lines = [f"# {plan.about}"] if plan.about else []
+    lines += [f"needs {' '.join(plan.needs)}"] if plan.needs else []
     lines += [f"seed {plan.seed}", f"workload {plan.workload}", f"clients {plan.clients}"]
     lines += [f"rate {plan.rate:g}", f"seconds {plan.seconds:g}", *(fault_text(fault) for fault in plan.faults)]
     return "\n".join(lines) + "\n"
@@ -56,6 +60,8 @@ def parse(source: str) -> HarnessPlan:
                 faults.append(BY_NAME[fault.kind].checked(fault))
             elif words[0] == "workload":
                 found["workload"] = words[1]
+            elif words[0] == "needs":
+                found["needs"] = _needs(words[1:])
             elif words[0] in _NUMBERS:
                 found[words[0]] = _NUMBERS[words[0]](words[1])
             else:
@@ -65,12 +71,22 @@ def parse(source: str) -> HarnessPlan:
     return _sound(HarnessPlan(**found, about=" ".join(about), faults=tuple(faults)))
 
 
+def _needs(words: list[str]) -> tuple[str, ...]:
+    for word in words:
+        if word not in NEEDS:
+            raise InvalidInput(f"a plan needs one or more of {', '.join(NEEDS)}")
+    return tuple(words)
+
+
 def _sound(plan: HarnessPlan) -> HarnessPlan:
     if plan.workload not in WORKLOADS:
         raise InvalidInput(f"workload {plan.workload!r} is none of {', '.join(WORKLOADS)}")
     if plan.clients < 1 or plan.rate <= 0 or plan.seconds <= 0:
         raise InvalidInput("clients, rate and seconds of a plan are more than 0")
     late = [fault for fault in plan.faults if not 0 <= fault.at_s <= plan.seconds]
+    for fault in plan.faults:
+        if (need := need_of(fault.target)) is not None and need not in plan.needs:
+            raise InvalidInput(f"{fault_text(fault)!r}: only a pair with {need} has {fault.target}: say `needs {need}`")
     if late:
         raise InvalidInput(f"{fault_text(late[0])!r} does not lie within the {plan.seconds:g} s of the plan")
     return plan

@@ -27,11 +27,12 @@ from chaos.harness.nemesis import Nemesis, Span
 from chaos.harness.pair.commands import Commands, Typed
 from chaos.harness.pair.health import Health
 from chaos.harness.pair.links import Links
+from chaos.harness.pair.parts import PLAIN, Parts
 from chaos.harness.pair.recovery import WITHIN_S, Recovery
-from chaos.harness.pair.register import RegisterWatch
 from chaos.harness.pair.samples import Sample, Sampler
 from chaos.harness.pair.sites import SITES, RealSites
 from chaos.harness.pair.stored import read_site, without_marks
+from chaos.harness.pair.two_registers import watch_of
 from chaos.harness.plan import HarnessPlan
 from chaos.harness.promises import Verdict, judge
 from chaos.harness.status import Said
@@ -44,7 +45,7 @@ from gateway.service.receipts import encode_receipt
 from storage.invariants import InvariantBroken
 from twinlog.errors import TwinlogError, Unavailable
 
-START_S = 60.0
+START_S = 180.0
 ANSWER_SLACK_S = 2.0  # this machine is shared, and so is the loop of the clients
 TRAVEL_S = 1.0  # an answer's way through the proxy and that loop, when nothing is done to its link
 MODE_SLACK_S = 4.0
@@ -66,13 +67,15 @@ class Run:
     typed: Sequence[Typed]
     notes: Sequence[str]
     lasted_s: float
+    parts: Parts = PLAIN
 
 
 class Harness:
     """`folder`: a new one, for the pair and its logs. `say` takes a line as it happens."""
 
     def __init__(
-        self, plan: HarnessPlan, folder: Path, *, rounds: int = 1, bug: str = "", say: Callable[[str], None] = lambda line: None
+        self, plan: HarnessPlan, folder: Path, *, parts: Parts = PLAIN, rounds: int = 1, bug: str = "",
+        say: Callable[[str], None] = lambda line: None,
     ) -> None:
         self.plan, self.rounds, self.bug, self._say = plan, rounds, bug, say
         self._begun_s = time.monotonic()
@@ -81,10 +84,10 @@ class Harness:
         self.recorder = Recorder()
         faulty = need_the_library(plan.faults)
         self.files = BrokenFiles(folder, DiskFaults(folder / "disk-faults")) if faulty else None
-        self.sites = RealSites(folder, bug, self.files.faults.environ() if self.files else {})
+        self.sites = RealSites(folder, bug, self.files.faults.environ() if self.files else {}, parts)
         self.server = Toxiproxy(folder / "toxiproxy")
         self.links = Links(self.server, self.sites.upstream, self.sites.links)
-        self.register = RegisterWatch(folder / "coordinator.db", self.now_s, self.recorder.note)
+        self.register = watch_of(self.sites, self.now_s, self.recorder.note)
         self.commands = Commands(self.sites.operator_config, self.now_s, self.note)
         self.sampler = Sampler(self.sites, self.now_s)
         self.recovery = Recovery(self.sites, self.commands, self.now_s, self.note)
@@ -111,10 +114,11 @@ class Harness:
         """To the end. Raises TwinlogError when the harness itself cannot continue."""
         with ExitStack() as around:
             around.callback(self.server.stop)
+            around.callback(self.sites.end)
             self.server.start()
+            await asyncio.to_thread(self.sites.servers.start)
             self.sites.configure()
             around.enter_context(self.links.opened())
-            around.callback(self.sites.end)
             self.register.start()
             around.callback(self.register.stop)
             await self._main()
@@ -125,8 +129,8 @@ class Harness:
         self.violations += status.check(said, history.opened)
         violations, verdicts = await asyncio.to_thread(judge, history, self.workload, self.violations)
         return Run(
-            self.plan, self.rounds, self.bug, history, violations, verdicts, self.nemesis.spans, self.sampler.samples,
-            self.commands.typed, self.notes, self.now_s(),
+            self.plan, self.rounds, self.bug, history, violations, verdicts, self.nemesis.spans,
+            self.sampler.samples, self.commands.typed, self.notes, self.now_s(), self.sites.parts,
         )
 
     # ---- the course of a run
@@ -192,7 +196,7 @@ class Harness:
         for site in (active, *(each for each in SITES if each != active)):
             if not await asyncio.to_thread(self.sites.terminate, site):
                 self.broken("I8", "stopping", f"The gateway of site {site} did not heed SIGTERM.")
-        stored = [await read_site(site, self.sites.data_dir(site), site == active, self.now_s()) for site in SITES]
+        stored = [await read_site(site, self.sites, site == active, self.now_s()) for site in SITES]
         frames = next(each.frames for each in stored if each.site == active)
         for line in (
             *without_marks((each.dump for each in stored), frames), *(each.log() for each in stored),

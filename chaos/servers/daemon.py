@@ -76,12 +76,8 @@ class Daemon:
     def pause(self) -> None:
         """SIGSTOP: its connections stay open, and it answers nobody any more when this returns. Raises DfsError."""
         self._signal(signal.SIGSTOP)
-        stopped = os.WSTOPPED | os.WEXITED | os.WNOHANG | os.WNOWAIT
-        until_s = time.monotonic() + STOP_DEADLINE_S
-        while os.waitid(os.P_PID, self.pid or 0, stopped) is None:  # its threads stop one after the other
-            if time.monotonic() > until_s:
-                raise DfsError(f"{self.name} did not stop within {STOP_DEADLINE_S} s of SIGSTOP")
-            time.sleep(0.005)
+        if not wait_stopped(self.pid or 0):
+            raise DfsError(f"{self.name} did not stop within {STOP_DEADLINE_S} s of SIGSTOP")
 
     def resume(self) -> None:
         self._signal(signal.SIGCONT)
@@ -110,3 +106,14 @@ class Daemon:
             if all(os.fsencode(part) in told for part in (self._command[-1], str(self.folder))):
                 return pid
         return None
+
+
+def wait_stopped(pid: int) -> bool:
+    """Until no thread of our own child `pid`, which got SIGSTOP, runs any more. False: not in time."""
+    stopped = os.WSTOPPED | os.WEXITED | os.WNOHANG | os.WNOWAIT
+    until_s = time.monotonic() + STOP_DEADLINE_S
+    while os.waitid(os.P_PID, pid, stopped) is None:  # they stop one after the other
+        if time.monotonic() > until_s:
+            return False
+        time.sleep(0.005)
+    return True

@@ -200,7 +200,7 @@ class HdfsCluster:
         return daemon
 
     def wipe(self, daemon: Daemon) -> None:
-        """Throw a DataNode's disk away. It must not run; started again, it is a new one."""
+        """Throw a daemon's disk away. It must not run; started again, a DataNode is a new one."""
         if daemon.is_running:
             raise DfsError(f"{daemon.name} runs (pid {daemon.pid}): stop or kill it first")
         shutil.rmtree(self._data(daemon.name))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -37,10 +37,13 @@ class Ports(msgspec.Struct):
     web: int
     data_nodes: list[tuple[int, int, int]]  # data, web, ipc
 
+    def all(self) -> set[int]:
+        return {self.rpc, self.web, *(port for ports in self.data_nodes for port in ports)}
 
-def load_ports(file: Path, data_nodes: int) -> Ports:
-    """Those of `file`, with enough for so many DataNodes; new ones are free ones, and are written there."""
-    free = _free_ports()
+
+def load_ports(file: Path, data_nodes: int, but: Collection[int] = ()) -> Ports:
+    """Those of `file`, with enough for so many DataNodes; new ones are free ones, none of `but`, and are written there."""
+    free = (port for port in _free_ports() if port not in but)
     try:
         ports = msgspec.json.decode(file.read_bytes(), type=Ports)
     except FileNotFoundError:

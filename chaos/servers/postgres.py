@@ -29,6 +29,7 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
+from chaos.servers.daemon import wait_stopped
 from gateway.demo.child import start_child
 
 USER = "twinlog"  # of the sites: it owns its databases and their schemas, and is no superuser
@@ -76,6 +77,11 @@ class PostgresServer:
     def pid(self) -> int | None:
         """Returns the process id of the running server; None when it does not run."""
         return None if self._process is None else self._process.pid
+
+    @property
+    def is_running(self) -> bool:
+        """True also while it is paused."""
+        return self._process is not None and self._process.poll() is None
 
     @property
     def password(self) -> str:
@@ -177,15 +183,26 @@ class PostgresServer:
         self.stop()
         self.start()
 
+    def pause(self) -> None:
+        """SIGSTOP for it and for its children, who serve: its connections stay open, and nobody answers on them."""
+        assert self._process is not None, "it does not run"
+        self._process.send_signal(signal.SIGSTOP)
+        wait_stopped(self._process.pid)  # it makes no child any more
+        _signal(_children(self._process.pid), signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """SIGCONT. Nothing to do when it does not run."""
+        if self._process is not None and self.is_running:
+            _signal(_children(self._process.pid), signal.SIGCONT)
+            self._process.send_signal(signal.SIGCONT)
+
     def _end(self, how: signal.Signals) -> None:
         process, self._process = self._process, None
         if process is None:
             return
         children = _children(process.pid) if how == signal.SIGKILL else []
         process.send_signal(how)
-        for child in children:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(child, how)
+        _signal(children, how)
         try:
             process.wait(_STOP_S)
         except subprocess.TimeoutExpired:
@@ -199,6 +216,12 @@ def _children(pid: int) -> list[int]:
         return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
     except (FileNotFoundError, ProcessLookupError):
         return []
+
+
+def _signal(children: Sequence[int], number: signal.Signals) -> None:
+    for child in children:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(child, number)
 
 
 def _owner() -> dict[str, str]:

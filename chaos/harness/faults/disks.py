@@ -8,7 +8,7 @@ Source: docs/decisions/2026-11-24-faults-of-files-inside-the-process.md.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from chaos.disk_faults.control import RULES, Rule, failing, failing_sync, freezing, full, slow
@@ -37,14 +37,18 @@ def place_and_rule(fault: Fault) -> tuple[str, Rule]:
 
 @dataclass
 class OnDisk:
-    """A rule for some files of a site. The site is chosen when the fault begins."""
+    """A rule for some files of a site. The site is chosen when the fault begins. `no_files`: places that are servers."""
 
     files: BrokenFiles
     fault: Fault
     site_of: Callable[[str], str | None]
+    no_files: Collection[str] = ()
     number: int = 0
 
     async def why_not(self) -> str:
+        place = self.fault.how.partition("/")[0]
+        if place in self.no_files:
+            return f"`{place}` is a server in this pair, and no file that a gateway opens"
         if self.site_of(self.fault.target) is None:
             return NO_ACTIVE
         return "" if self.files.faults.in_force() < RULES else f"{RULES} faults of files are there already"
@@ -67,7 +71,7 @@ class OnDisk:
 def _kind(name: str, sentence: str) -> Kind:
     def effect(fault: Fault, stage: Stage) -> OnDisk:
         assert stage.files is not None, "a pair whose files are broken is started for that"
-        return OnDisk(stage.files, fault, stage.site)
+        return OnDisk(stage.files, fault, stage.site, stage.sites.parts.no_files)
 
     return Kind(name, SITE_TARGETS, sentence, effect, how=tuple(PLACES), check=place_and_rule)
 

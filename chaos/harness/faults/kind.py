@@ -6,7 +6,7 @@ a fault that has a reason against it changes nothing; what a plan says wrongly i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -14,11 +14,10 @@ from chaos.fault_lines import Fault
 from chaos.harness.faults.files import BrokenFiles
 from chaos.harness.pair.commands import Commands
 from chaos.harness.pair.links import Links
+from chaos.harness.pair.parts import LINKS, SEVERAL
 from chaos.harness.pair.sites import OTHER, SITES, RealSites
 from twinlog.errors import InvalidInput
 
-LINKS = ("c>a", "c>b", "a>b", "b>a")  # who calls whom: clients the gateways, the gateways each other
-SEVERAL: Mapping[str, tuple[str, ...]] = {"a-b": ("a>b", "b>a"), "c-ab": ("c>a", "c>b")}
 LINK_TARGETS = (*LINKS, *SEVERAL)
 SITE_TARGETS = ("a", "b", "active", "standby")
 NO_ACTIVE = "nobody is the active"

@@ -9,8 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from chaos.fault_lines import Fault
-from chaos.harness.faults.kind import LINK_TARGETS, SEVERAL, Kind, Stage
+from chaos.harness.faults.kind import LINK_TARGETS, Kind, Stage
 from chaos.harness.pair.links import STREAMS
+from chaos.harness.pair.parts import SEVERAL
 from twinlog.errors import InvalidInput
 
 

@@ -6,7 +6,9 @@ import asyncio
 from dataclasses import dataclass
 
 from chaos.fault_lines import Fault
-from chaos.harness.faults.kind import NO_ACTIVE, SITE_TARGETS, Kind, Stage
+from chaos.harness.faults.kind import NO_ACTIVE, SITE_TARGETS, Effect, Kind, Stage
+from chaos.harness.faults.servers import OnServer
+from chaos.harness.pair.parts import SERVERS
 from twinlog.errors import Unavailable
 
 
@@ -46,21 +48,33 @@ class OnProcess:
         try:
             await asyncio.to_thread(self.stage.sites.start_and_wait, self.chosen)
         except Unavailable:
-            if self.stage.files is None or not self.stage.files.faults.in_force():
+            reason = self._excuse()
+            if not reason:
                 raise
             self.stage.sites.excuse(self.chosen)  # it is started again when all faults are healed
-            return f"site {self.chosen} did not start on a broken disk"
+            return f"site {self.chosen} did not start {reason}"
         return ""
 
+    def _excuse(self) -> str:
+        """Returns the reason for which a gateway may end at its start, which needs its disk and its storage; empty: none."""
+        if self.stage.files is not None and self.stage.files.faults.in_force():
+            return "on a broken disk"
+        if not self.stage.sites.servers.are_well(self.chosen):
+            return "while a server of its site was away"
+        cut = any(link.startswith(f"{self.chosen}>pg-") for link, _, _ in self.stage.toxics)
+        return "while its link to PostgreSQL was broken" if cut else ""
 
-def _effect(fault: Fault, stage: Stage) -> OnProcess:
-    return OnProcess(stage, fault.kind, fault.target)
+
+def _effect(fault: Fault, stage: Stage) -> Effect:
+    which = OnServer if fault.target in SERVERS else OnProcess
+    return which(stage, fault.kind, fault.target)
 
 
+_TARGETS = (*SITE_TARGETS, *SERVERS)
 KINDS = (
-    Kind("crash", SITE_TARGETS, "SIGKILL; started again when it is healed", _effect, lasts=False),
-    Kind("terminate", SITE_TARGETS, "SIGTERM; started again when it is healed", _effect, lasts=False),
-    Kind("pause", SITE_TARGETS, "SIGSTOP, then SIGCONT", _effect),
+    Kind("crash", _TARGETS, "SIGKILL; started again when it is healed", _effect, lasts=False),
+    Kind("terminate", _TARGETS, "SIGTERM; started again when it is healed", _effect, lasts=False),
+    Kind("pause", _TARGETS, "SIGSTOP, then SIGCONT", _effect),
     Kind("site-lost", SITE_TARGETS, "killed; its data and its DFS are empty; started when it is healed", _effect, lasts=False),
     Kind("start", ("a", "b"), "the gateway is started", _effect, lasts=False),
 )

@@ -24,9 +24,9 @@ _open: list[Links] = []
 
 
 class Links:
-    """`listen`: link -> the port at which its caller connects; `upstream`: link -> the port of the one who is called."""
+    """`listen`: link -> HOST:PORT at which its caller connects; `upstream`: link -> HOST:PORT of the one who is called."""
 
-    def __init__(self, server: Toxiproxy, upstream: Mapping[str, int], listen: Mapping[str, int]) -> None:
+    def __init__(self, server: Toxiproxy, upstream: Mapping[str, str], listen: Mapping[str, str]) -> None:
         self._server, self._upstream, self._listen = server, upstream, listen
         self._control = toxiproxy.Toxiproxy()
         self._proxies: dict[str, Any] = {}
@@ -37,10 +37,10 @@ class Links:
             raise ConfigError("Links are open already, and the package `toxiproxy` knows one server for each process")
         self._control.update_api_consumer(self._server.host, self._server.port)
         _open.append(self)
-        for link, port in self._upstream.items():
-            listen = f"127.0.0.1:{self._listen[link]}"
+        for link, upstream in self._upstream.items():
+            listen = self._listen[link]
             try:
-                self._proxies[link] = self._control.create(upstream=f"127.0.0.1:{port}", name=link, listen=listen, enabled=True)
+                self._proxies[link] = self._control.create(upstream=upstream, name=link, listen=listen, enabled=True)
             except (KeyError, OSError, ValueError) as error:
                 raise Unavailable(f"Toxiproxy does not make the proxy {link} at {listen}: {words(error)}") from error
 

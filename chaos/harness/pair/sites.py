@@ -19,6 +19,8 @@ from pathlib import Path
 
 import msgspec
 
+from chaos.harness.pair.parts import GATEWAY_LINKS, PLAIN, Parts
+from chaos.harness.pair.servers.servers import Servers
 from chaos.servers.ports import free_ports
 from gateway.demo.child import start_child
 from gateway.demo.files import write_files
@@ -30,7 +32,7 @@ SITES = ("a", "b")
 OTHER = {"a": "b", "b": "a"}
 SEGMENT_BYTES = 256 << 10  # small, so that segments come and go within a run
 FLUSH_INTERVAL_S = 2.0  # likewise: what a storage has applied is durable soon, and the logs are trimmed
-START_S = 60.0
+START_S = 120.0
 STOP_S = 30.0
 POLL_S = 0.01
 
@@ -47,26 +49,35 @@ class Lives:
 
 
 class RealSites:
-    """`links`: link -> the port of its proxy. `bug`: a planted one, of every gateway. `environ`: what gateways get besides."""
+    """`links`: link -> the address of its proxy; `upstream`: link -> that of the one who is called. `bug`: a planted one, of
+    every gateway. `environ`: what gateways get besides. `servers` are started by their own `start`, before `configure`."""
 
-    def __init__(self, folder: Path, bug: str = "", environ: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, folder: Path, bug: str = "", environ: Mapping[str, str] | None = None, parts: Parts = PLAIN
+    ) -> None:
         self.folder, self.bug, self._environ = folder, bug, environ or {}
-        ports = free_ports(6)
-        self.ports = {"a": ports[0], "b": ports[1]}
-        self.links = {"c>a": ports[2], "c>b": ports[3], "a>b": ports[4], "b>a": ports[5]}
-        self.upstream = {"c>a": ports[0], "c>b": ports[1], "a>b": ports[1], "b>a": ports[0]}
+        self.servers = Servers(parts, folder)
+        listen = self.servers.listen
+        first, second, *others = (f"127.0.0.1:{port}" for port in free_ports(2 + len(GATEWAY_LINKS), self.servers.ports))
+        self._addresses = {"a": first, "b": second}
+        self.links = {**dict(zip(GATEWAY_LINKS, others, strict=True)), **listen}
+        self.upstream = {**{link: self._addresses[link[2]] for link in GATEWAY_LINKS}, **self.servers.upstream}
         self.lives = {site: Lives() for site in SITES}
         self._died: list[tuple[str, int]] = []
         self.direct = Sites(self.urls, look_s=2.0)
 
     @property
+    def parts(self) -> Parts:
+        return self.servers.parts
+
+    @property
     def urls(self) -> dict[str, str]:
-        return {site: f"http://127.0.0.1:{port}" for site, port in self.ports.items()}
+        return {site: f"http://{address}" for site, address in self._addresses.items()}
 
     @property
     def client_urls(self) -> dict[str, str]:
         """Through the clients' links."""
-        return {site: f"http://127.0.0.1:{self.links[f'c>{site}']}" for site in SITES}
+        return {site: f"http://{self.links[f'c>{site}']}" for site in SITES}
 
     @property
     def operator_config(self) -> Path:
@@ -74,11 +85,16 @@ class RealSites:
 
     def configure(self) -> None:
         """Writes both files; each site knows the other one by the link to it."""
-        configs = write_files(self.folder, self.ports, engine="rocksdb")
+        ports = {site: int(address.rpartition(":")[2]) for site, address in self._addresses.items()}
+        configs = write_files(
+            self.folder, ports, engine=self.parts.engine, databases=self.servers.databases(), hdfs=self.servers.roots()
+        )
         for site, path in configs.items():
             peer = OTHER[site]
-            there = f'url = "http://127.0.0.1:{self.ports[peer]}"'
-            text = path.read_text().replace(there, f'url = "http://127.0.0.1:{self.links[f"{site}>{peer}"]}"')
+            text = path.read_text().replace(f'"{self.urls[peer]}"', f'"http://{self.links[f"{site}>{peer}"]}"')
+            text = self.servers.configured(site, text)
+            if not self.parts.coordinator:
+                text = text[:text.index("[coordinator]")]
             sizes = f"\n[wal]\nsegment_bytes = {SEGMENT_BYTES}\n\n[remote_log]\nsegment_bytes = {SEGMENT_BYTES}\n"
             text = text.replace("[engine]\n", f"[engine]\nflush_interval_s = {FLUSH_INTERVAL_S}\n")
             path.write_text(text + sizes, encoding="utf-8")
@@ -94,13 +110,15 @@ class RealSites:
         self._look(site)
         module = ["chaos.harness.bugs.launch", self.bug] if self.bug else ["twinlog"]
         command = [sys.executable, "-m", *module, "serve", "--config", str(self.folder / site / "site.toml")]
+        environ = {**child_environ(), **self.servers.environ(site), **self._environ}
         with (self.folder / site / "site.log").open("ab") as log:
-            life.process = start_child(command, log, folder=self.folder, environ={**child_environ(), **self._environ})
+            life.process = start_child(command, log, folder=self.folder, environ=environ)
         life.paused, life.wanted = False, True
         life.starts += 1
 
     def start_and_wait(self, site: str) -> None:
-        """Returns when it answers. Raises Unavailable when it does not in time."""
+        """Returns when it answers, on new servers where they were lost. Raises Unavailable when it does not in time."""
+        self.servers.build(site)
         self.start(site)
         self.wait_for_answer(site)
 
@@ -174,8 +192,10 @@ class RealSites:
             process.send_signal(signal.SIGCONT)
 
     def lose(self, site: str) -> None:
-        """Its gateway, its data and what is on its DFS are gone; an empty DFS stands where the old one was."""
+        """Its gateway, its servers, its data and what is on its DFS are gone. An empty directory stands where that was; servers
+        are built when the gateway is started again."""
         self.kill(site)
+        self.servers.lose(site)
         shutil.rmtree(self.data_dir(site), ignore_errors=True)
         shutil.rmtree(self.folder / site / "dfs", ignore_errors=True)
         (self.folder / site / "dfs").mkdir(parents=True)
@@ -201,6 +221,7 @@ class RealSites:
         """Whatever runs is stopped."""
         for site in SITES:
             self.kill(site)
+        self.servers.stop()
         self.direct.close()
 
     def unforeseen(self, site: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Reads what both sites hold at the end, from their files, once the gateways have stopped.
+"""Reads what both sites hold at the end, from their files and their databases, once the gateways have stopped.
 
 What always holds: nothing is asked of a gateway here, so that what it says and what it has can differ and be found; the sites
 stop one after the other, and what an idle active wrote meanwhile (marks that change no row) makes them no different.
@@ -12,10 +12,15 @@ from typing import Any
 
 import msgspec
 
+from chaos.harness.pair.sites import RealSites
 from chaos.history.history import Dump, Quarantine, SiteLog
 from chaos.history.stored import logged, quarantined, tables_of
+from gateway.demo.files import PAIR
+from storage.engine import StorageEngine
 from storage.engines.rocks.engine import RocksEngine
 from storage.engines.rocks.opening import RocksSettings
+from storage.engines.sql.engine import SqlEngine
+from storage.engines.sql.opening import SqlSettings
 from storage.log.chain import standing
 from storage.log.frame import Frame
 from storage.log.record import RecordKind
@@ -35,9 +40,17 @@ class Stored:
         return SiteLog(self.site, self.dump.active, logged(self.frames))
 
 
-async def read_site(site: str, data_dir: Path, active: bool, at_s: float) -> Stored:
+async def open_storage(site: str, sites: RealSites) -> StorageEngine:
+    """The product's own engine, on the files or, past the link, the database of the site."""
+    postgres = sites.servers.postgres.get(site)
+    if postgres is not None:
+        return await SqlEngine.open(SqlSettings(postgres.url(), PAIR, site))
+    return await RocksEngine.open(sites.data_dir(site) / "engine", RocksSettings())
+
+
+async def read_site(site: str, sites: RealSites, active: bool, at_s: float) -> Stored:
     """Raises DamagedLog where its log is damaged in the middle, which nobody may skip."""
-    engine = await RocksEngine.open(data_dir / "engine", RocksSettings())
+    engine, data_dir = await open_storage(site, sites), sites.data_dir(site)
     try:
         applied, schemas = engine.applied.seq, dict(engine.applied.schemas())
         dump = Dump(site, active, at_s, applied, await tables_of(engine))

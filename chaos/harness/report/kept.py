@@ -1,11 +1,12 @@
 """The files that a run leaves in its folder: report.html, report.json, plan.txt and the history; and the way back to the run.
 
-What always holds: report.json has what it takes to run it again: plan, rounds and bug.
+What always holds: report.json has what it takes to run it again: plan, rounds, parts and bug.
 """
 
 from __future__ import annotations
 
 import shutil
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import msgspec
 from chaos.checkers.violation import Violation
 from chaos.harness.nemesis import Span
 from chaos.harness.pair.commands import Typed
+from chaos.harness.pair.parts import Parts
 from chaos.harness.pair.samples import Sample
 from chaos.harness.pair.sites import SITES
 from chaos.harness.plan import HarnessPlan, parse, text
@@ -32,6 +34,7 @@ class Report(msgspec.Struct, frozen=True):
     name: str
     plan: str
     rounds: int
+    parts: Parts
     bug: str
     lasted_s: float
     totals: Totals
@@ -46,8 +49,8 @@ class Report(msgspec.Struct, frozen=True):
 def keep(run: Run, name: str, folder: Path) -> Path:
     """Writes all of it; the page's path."""
     document = Report(
-        name, text(run.plan), run.rounds, run.bug, run.lasted_s, totals(run.history), list(run.violations), list(run.verdicts),
-        list(run.spans), list(run.typed), seconds(run.history), list(run.samples),
+        name, text(run.plan), run.rounds, run.parts, run.bug, run.lasted_s, totals(run.history), list(run.violations),
+        list(run.verdicts), list(run.spans), list(run.typed), seconds(run.history), list(run.samples),
     )
     (folder / "report.json").write_bytes(msgspec.json.format(msgspec.json.encode(document), indent=1))
     (folder / "history.jsonl").write_bytes(dump(run.history))
@@ -56,6 +59,15 @@ def keep(run: Run, name: str, folder: Path) -> Path:
     shown = folder / "report.html"
     shown.write_text(page(run, name, f"python -m chaos replay {folder / 'report.json'}"), encoding="utf-8")
     return shown
+
+
+def new_folder(chosen: Path | None) -> Path:
+    """Makes it. Raises InvalidInput when it holds something."""
+    folder = chosen or Path("out/chaos") / f"{datetime.now(UTC):%Y%m%d-%H%M%S}"
+    folder.mkdir(parents=True, exist_ok=True)
+    if any(folder.iterdir()):
+        raise InvalidInput(f"{folder} is not empty: a run starts from nothing; name a new folder")
+    return folder.resolve()
 
 
 def tidy(folder: Path, *, keep_all: bool) -> None:
@@ -68,10 +80,11 @@ def tidy(folder: Path, *, keep_all: bool) -> None:
         (folder / name).unlink(missing_ok=True)
 
 
-def read_back(path: Path) -> tuple[str, HarnessPlan, int, str]:
-    """Name, plan, rounds and bug of a report.json. Raises InvalidInput."""
+def read_back(path: Path) -> tuple[str, HarnessPlan, Parts, int, str]:
+    """Name, plan, parts, rounds and bug of a report.json. Raises InvalidInput."""
     try:
         found: dict[str, Any] = msgspec.json.decode(path.read_bytes())
-        return str(found["name"]), parse(found["plan"]), int(found["rounds"]), str(found["bug"])
+        parts = msgspec.convert(found["parts"], Parts)
+        return str(found["name"]), parse(found["plan"]), parts, int(found["rounds"]), str(found["bug"])
     except (OSError, msgspec.DecodeError, KeyError, TypeError, ValueError) as error:
         raise InvalidInput(f"{path} is no report of a run: {words(error)}") from error

@@ -1,8 +1,6 @@
 """The values of the pair's register, and the moment at which each one is decided: at the witness, or on the two DFSs.
 
-What always holds: it looks and never touches; a value is decided by the first file that holds it as the newest of its folder:
-further ones are copies, and one that a late author makes below the newest counts for nobody
-(switchover/register/dfs_folder.py).
+What always holds: it looks and never touches; which file decides is as in chaos/history/registers.py.
 """
 
 from __future__ import annotations
@@ -12,11 +10,11 @@ from functools import partial
 from math import inf
 from typing import Protocol
 
+from chaos.history.registers import TwoRegisters
 from chaos.simulate.twins.dfs import SimDfsCluster
 from remote_log.layout import RemoteLayout
 from storage.disk.sealed_json import unseal
 from switchover.register.dfs_folder import RegisterEntry
-from switchover.register.homes import rank
 from switchover.register.port import PairState
 
 Decided = Callable[[PairState | None, PairState, str], None]  # the value before it, in the same place, the one decided, by whom
@@ -67,20 +65,17 @@ class DfsWatch:
         self.met: Callable[[], None] = lambda: None
         self.forgotten: Callable[[], None] = lambda: None
         self._layout, self._clusters = layout, clusters
-        self._newest: dict[str, tuple[int, PairState]] = {}  # by site, with its number
-        self._known: set[PairState] = set()
-        self._lines: set[tuple[int, str | None]] = set()
-        self._apart = False
+        self._registers = TwoRegisters()
         self._met_s = -inf
         for site, cluster in clusters.items():
             cluster.made = partial(self._made, site)
 
     @property
     def value(self) -> PairState | None:
-        return max((value for _, value in self._newest.values()), key=rank, default=None)
+        return self._registers.value
 
     def says_sync(self, epoch: int, active: str) -> bool:
-        values = [value for _, value in self._newest.values()]
+        values = [value for _, value in self._registers.newest.values()]
         there = [value for value in values if value.epoch == epoch and value.active == active]
         return bool(there) and all(value.mode == "sync" for value in there) and self.value in there
 
@@ -90,7 +85,7 @@ class DfsWatch:
 
     @property
     def is_apart(self) -> bool:
-        return self._apart
+        return self._registers.is_apart
 
     @property
     def met_s(self) -> float:
@@ -98,10 +93,10 @@ class DfsWatch:
 
     @property
     def agrees(self) -> bool:
-        return len(self._newest) == 2 and len({value for _, value in self._newest.values()}) == 1
+        return self._registers.agrees
 
     def lost(self, place: str) -> None:
-        if self._newest.pop(place, None) is not None and not self._newest:
+        if self._registers.lost(place):
             self.forgotten()
 
     def went_back(self, place: str) -> None:
@@ -109,33 +104,25 @@ class DfsWatch:
         folder, files = self._layout.register_folder + "/", self._clusters[place].files
         numbers = {self._layout.parse_register(path.removeprefix(folder)): path for path in files if path.startswith(folder)}
         numbers.pop(None, None)
-        self._newest.pop(place, None)
+        self._registers.newest.pop(place, None)
         if numbers:
             number = max(number for number in numbers if number is not None)
             path = numbers[number]
-            self._newest[place] = number, unseal(bytes(files[path].data), RegisterEntry, path, "").value
+            self._registers.newest[place] = number, unseal(bytes(files[path].data), RegisterEntry, path, "").value
 
     def _made(self, site: str, path: str, content: bytes) -> None:
         folder, _, name = path.rpartition("/")
         number = self._layout.parse_register(name)
-        before = self._newest.get(site)
-        if folder != self._layout.register_folder or number is None or (before is not None and number <= before[0]):
+        if folder != self._layout.register_folder or number is None:
             return
         entry = unseal(content, RegisterEntry, path, "")
-        value = entry.value
-        self._newest[site] = number, value
-        if value not in self._known:
-            self._known.add(value)
-            self._look_for_force(site, value)
-            self.decided(before[1] if before is not None else None, value, entry.site)
-        if self._apart and self.agrees:
-            self._apart, self._met_s = False, self._clusters[site].loop.now_s
-            self.met()
-
-    def _look_for_force(self, site: str, value: PairState) -> None:
-        """A new line is decided where its values name their home; else a home is named at the one before it."""
-        line = value.home_forced, value.home
-        if line not in self._lines and value.home_forced and value.home == site:
-            self._apart = True
+        met = self._registers.made(site, number, entry.value)
+        if met is None:
+            return
+        if met.is_forced:
             self.forced(site)
-        self._lines.add(line)
+        if met.is_new:
+            self.decided(met.before, entry.value, entry.site)
+        if met.is_whole:
+            self._met_s = self._clusters[site].loop.now_s
+            self.met()

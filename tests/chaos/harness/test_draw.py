@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from chaos.harness.draw import FIRST_S, drawn
 from chaos.harness.faults.registry import BY_NAME
+from chaos.harness.pair.parts import POSTGRES_LINKS, SERVERS, Parts, need_of
 from chaos.harness.plan import parse, text
 from chaos.harness.traffic.workloads import WORKLOADS
 
-PLANS = [drawn(1, number) for number in range(120)]
+PLANS = [drawn(1, number, Parts()) for number in range(120)]
 
 
 def test_a_seed_and_a_number_give_one_plan_and_it_can_be_read_back() -> None:
-    assert drawn(1, 7) == PLANS[7]
-    assert drawn(2, 7) != PLANS[7]
+    assert drawn(1, 7, Parts()) == PLANS[7]
+    assert drawn(2, 7, Parts()) != PLANS[7]
     assert all(parse(text(plan)) == plan for plan in PLANS)
 
 
@@ -34,3 +35,12 @@ def test_faults_overlap() -> None:
     assert any(
         one.at_s < other.at_s < one.at_s + one.for_s for plan in PLANS for one in plan.faults for other in plan.faults
     )
+
+
+def test_servers_are_broken_where_there_are_some_and_their_files_are_not() -> None:
+    on_servers = [drawn(1, number, Parts("hdfs", "postgresql")) for number in range(120)]
+    targets = {fault.target for plan in on_servers for fault in plan.faults}
+    assert targets >= {*SERVERS, *POSTGRES_LINKS, "a>nn-b", "b>dfs-a"}
+    assert not {fault.how for plan in on_servers for fault in plan.faults} & {"dfs", "engine"}
+    assert all(parse(text(plan)) == plan for plan in on_servers)
+    assert not any(need_of(fault.target) for plan in PLANS for fault in plan.faults)

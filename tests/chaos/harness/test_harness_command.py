@@ -8,6 +8,7 @@ import pytest
 
 from chaos.harness import cli
 from chaos.harness.bugs.bugs import BUGS
+from chaos.harness.courses import scenarios
 
 
 @pytest.mark.parametrize(("arguments", "told"), [
@@ -43,4 +44,4 @@ def test_a_plan_that_is_wrong_is_told_with_its_line(tmp_path: Path, capsys: pyte
 def test_the_list_names_scenarios_faults_and_bugs(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["list"]) == 0
     shown = capsys.readouterr().out
-    assert all(name in shown for name in (*cli.scenarios(), *BUGS, "black-hole", "site-lost"))
+    assert all(name in shown for name in (*scenarios(), *BUGS, "black-hole", "site-lost"))

@@ -37,7 +37,8 @@ async def a_link(folder: Path) -> AsyncIterator[tuple[Links, int]]:
     listen = free_ports(1)[0]
     proxy.start()
     try:
-        with Links(proxy, {"a>b": server.sockets[0].getsockname()[1]}, {"a>b": listen}).opened() as links:
+        upstream = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        with Links(proxy, {"a>b": upstream}, {"a>b": f"127.0.0.1:{listen}"}).opened() as links:
             yield links, listen
     finally:
         proxy.stop()

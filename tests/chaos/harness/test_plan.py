@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from chaos.fault_lines import Fault
-from chaos.harness.cli import scenarios
+from chaos.harness.courses import scenarios
 from chaos.harness.faults.kind import Kind, Stage
 from chaos.harness.faults.registry import KINDS, effect_of
+from chaos.harness.pair.parts import Parts
 from chaos.harness.plan import HarnessPlan, parse, text
 from twinlog.errors import InvalidInput
 
-NOTHING: Any = object()  # that something is done to
+NOTHING: Any = SimpleNamespace(parts=Parts())  # that something is done to
 
 
 def fault_of(kind: Kind) -> Fault:
@@ -21,7 +23,8 @@ def fault_of(kind: Kind) -> Fault:
 
 
 def test_a_plan_of_every_kind_is_read_back() -> None:
-    plan = HarnessPlan("all of it", 7, "sets", 3, 50.0, 12.5, tuple(fault_of(kind) for kind in KINDS))
+    faults = tuple(fault_of(kind) for kind in KINDS)
+    plan = HarnessPlan("all of it", 7, "sets", 3, 50.0, 12.5, faults, ("hdfs", "postgresql"))
     assert parse(text(plan)) == plan
 
 
@@ -55,6 +58,10 @@ def test_every_scenario_can_be_read_and_says_what_happens(name: str) -> None:
     ("seconds 5\nat 6 crash a", "does not lie within the 5 s"),
     ("workload dance", "workload 'dance' is none of"),
     ("clients 0", "more than 0"),
+    ("needs ships", "a plan needs one or more of directory, hdfs"),
+    ("at 1 crash nn-a", "only a pair with hdfs has nn-a: say `needs hdfs`"),
+    ("needs hdfs\nat 1 down a>pg-a for 2", "only a pair with postgresql has a>pg-a"),
+    ("needs hdfs\nat 1 site-lost nn-a", "the target of site-lost is one of a, b"),
     ("speed 3", "'speed' begins no line of a plan"),
 ])
 def test_what_is_wrong_is_told(source: str, told: str) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from chaos.harness.bugs.bugs import BUGS
-from chaos.harness.cli import scenarios
+from chaos.harness.courses import scenarios
 from chaos.servers import toxiproxy
 from gateway.demo.servers import child_environ
 from tests.processes import wait_for

@@ -10,6 +10,7 @@ import pytest
 from msgspec.structs import replace
 from rich.console import Console
 
+from chaos.harness.pair.parts import Parts
 from chaos.harness.plan import HarnessPlan, text
 from chaos.harness.report.kept import read_back, tidy
 from chaos.harness.report.summary import Line, summary, total, write_summary
@@ -50,8 +51,9 @@ def test_a_run_that_held_leaves_its_report_alone(tmp_path: Path, keep_all: bool)
 def test_a_report_leads_back_to_its_run(tmp_path: Path) -> None:
     plan = HarnessPlan("about", 7, "sets")
     path = tmp_path / "report.json"
-    path.write_text(json.dumps({"name": "x", "plan": text(plan), "rounds": 2, "bug": ""}))
-    assert read_back(path) == ("x", plan, 2, "")
+    parts = {"dfs": "hdfs", "engine": "rocksdb", "coordinator": False}
+    path.write_text(json.dumps({"name": "x", "plan": text(plan), "parts": parts, "rounds": 2, "bug": ""}))
+    assert read_back(path) == ("x", plan, Parts("hdfs", "rocksdb", False), 2, "")
     path.write_text("[]")
     with pytest.raises(InvalidInput, match="is no report of a run"):
         read_back(path)

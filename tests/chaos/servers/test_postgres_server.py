@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import tomllib
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psycopg
@@ -36,6 +37,20 @@ def test_it_is_killed_and_started_again_with_what_it_held() -> None:
         assert (server.folder / "password").stat().st_mode & 0o077 == 0
         with pytest.raises(psycopg.OperationalError, match="password"):
             psycopg.connect(server.url(password=False).replace("+psycopg", ""))
+
+
+def test_paused_it_answers_nobody_and_resumed_it_goes_on() -> None:
+    with new_server(()) as server, server.connect() as connection:
+        server.pause()
+        assert server.is_running
+        with pytest.raises(psycopg.OperationalError, match="timeout"):
+            psycopg.connect(server.url(password=False).replace("+psycopg", ""), connect_timeout=2)
+        with ThreadPoolExecutor(1) as threads:
+            asked = threads.submit(connection.execute, "SELECT 1")
+            with pytest.raises(TimeoutError):
+                asked.result(0.3)
+            server.resume()
+            assert asked.result(60).fetchone() == (1,)
 
 
 def test_it_ends_with_the_process_that_started_it() -> None:

@@ -8,16 +8,19 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from chaos.harness import cli
+from chaos.harness.arguments import arguments
+from chaos.harness.courses import SCENARIOS, of_rows, scenarios
 from chaos.harness.matrix.record import Recorded, add, commit_here, read
 from chaos.harness.matrix.rows import ROWS
+from chaos.harness.pair.parts import PLAIN
+from chaos.harness.plan import parse
 from twinlog.errors import InvalidInput
 
-LINE = Recorded("2026-01-01", "abc", "disk-full", "disk-full", cli.PARTS, 1, 3, 900, 800, 2, 0, 0, 0, 0, 1.5, 2.5, 60.0)
+LINE = Recorded("2026-01-01", "abc", "disk-full", "disk-full", PLAIN.told, 1, 3, 900, 800, 2, 0, 0, 0, 0, 1.5, 2.5, 60.0)
 
 
 def chosen(*given: str) -> Any:
-    return cli.arguments(["matrix", *given])
+    return arguments(["matrix", *given])
 
 
 def test_lines_are_added_and_read_back(tmp_path: Path) -> None:
@@ -37,7 +40,7 @@ def test_a_line_that_is_none_is_named(tmp_path: Path) -> None:
 
 
 def test_the_commit_is_that_of_the_project() -> None:
-    head = (cli.SCENARIOS.parents[1] / ".git").exists()
+    head = (SCENARIOS.parents[1] / ".git").exists()
     assert bool(commit_here()) == head
 
 
@@ -47,21 +50,23 @@ def test_what_ran_least_often_runs_first_and_what_ran_often_enough_does_not(tmp_
     add(path, replace(LINE, scenario="disk-hangs", row="disk-hangs"))
     add(path, replace(LINE, scenario="disk-hangs", row="disk-hangs", seed=2))
     add(path, replace(LINE, scenario="disk-hangs", row="disk-hangs", parts="others"))
-    courses = list(cli._of_rows(chosen("disk-full", "disk-hangs", "--runs", "3", "--record", str(path))))
+    courses = list(of_rows(chosen("disk-full", "disk-hangs", "--runs", "3", "--record", str(path))))
     assert [(course.name, course.plan.seed, course.row) for course in courses] == [
         ("disk-full-002", 2, "disk-full"), ("disk-full-003", 3, "disk-full"), ("disk-hangs-003", 3, "disk-hangs"),
     ]
 
 
 def test_without_a_row_every_scenario_runs_once_also_one_of_two_rows() -> None:
-    courses = list(cli._of_rows(chosen()))
-    assert sorted(course.scenario for course in courses) == sorted(cli.scenarios())
-    first = {scenario: row.name for row in reversed(ROWS) for scenario in row.scenarios}
+    plans = {name: parse(path.read_text()) for name, path in scenarios().items()}
+    fitting = {name for name, plan in plans.items() if not PLAIN.missing(plan.needs)}
+    courses = list(of_rows(chosen()))
+    assert sorted(course.scenario for course in courses) == sorted(fitting)
+    first = {scenario: row.name for row in reversed(ROWS) for scenario in row.scenarios if scenario in fitting}
     assert {course.scenario: course.row for course in courses} == first
 
 
 def test_after_its_minutes_no_run_begins() -> None:
-    assert next(cli._of_rows(chosen("--minutes", "1e-9")), None) is None
+    assert next(of_rows(chosen("--minutes", "1e-9")), None) is None
 
 
 @pytest.mark.parametrize("given", [["no-row"], ["--runs", "0"], ["--minutes", "0"]])

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from chaos.harness.cli import scenarios
+from chaos.harness.courses import scenarios
 from chaos.harness.matrix.record import PROJECT
 from chaos.harness.matrix.rows import ROWS, Row
 

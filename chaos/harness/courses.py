@@ -1,0 +1,106 @@
+"""The runs that a command asks for: of scenarios, of the rows of the matrix, of a soak, or of a report again.
+
+What always holds: a course has all that its run is made from; who asks twice gets the same courses, unless a record says what
+has run already.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import count
+from math import inf
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from chaos.harness.draw import drawn
+from chaos.harness.matrix.record import read
+from chaos.harness.matrix.rows import BY_NAME, ROWS
+from chaos.harness.pair.parts import Parts
+from chaos.harness.plan import HarnessPlan, parse
+from chaos.harness.report.kept import read_back
+from twinlog.errors import InvalidInput, words
+
+SCENARIOS = Path(__file__).resolve().parents[1] / "scenarios"
+SOAK = "soak"
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """One run that is to be made. `row`, `scenario`: as the record has it."""
+
+    name: str
+    plan: HarnessPlan
+    parts: Parts
+    rounds: int = 1
+    bug: str = ""
+    row: str = ""
+    scenario: str = ""
+
+
+def scenarios() -> dict[str, Path]:
+    return {path.stem: path for path in sorted(SCENARIOS.glob("*.txt"))}
+
+
+def parts_of(chosen: argparse.Namespace) -> Parts:
+    return Parts(chosen.dfs, chosen.engine, chosen.coordinator == "yes")
+
+
+def of_scenarios(chosen: argparse.Namespace) -> Iterator[Course]:
+    """Raises InvalidInput, and ConfigError where a plan needs other parts."""
+    for scenario in chosen.scenario:
+        name, plan = read_plan(scenario)
+        parts_of(chosen).check(name, plan.needs)
+        plan = plan if chosen.seed is None else replace(plan, seed=chosen.seed)
+        rounds = 1 if chosen.minutes is None else max(1, round(chosen.minutes * 60 / plan.seconds))
+        yield Course(name, plan, parts_of(chosen), rounds, chosen.bug, scenario=name)
+
+
+def of_a_report(path: Path) -> Course:
+    """Raises InvalidInput."""
+    return Course(*read_back(path))
+
+
+def of_a_soak(chosen: argparse.Namespace) -> Iterator[Course]:
+    """One leg after the other, until its hours are over."""
+    end_s, parts = time.monotonic() + chosen.hours * 3600, parts_of(chosen)
+    for number in count(1):
+        if time.monotonic() >= end_s:
+            return
+        yield Course(f"leg-{number:04d}", drawn(chosen.seed, number, parts), parts, row=SOAK, scenario=SOAK)
+
+
+def of_rows(chosen: argparse.Namespace) -> Iterator[Course]:
+    """Returns what lacks runs on these parts, the least often run first; a run's seed is its number. Raises InvalidInput."""
+    end_s, parts = time.monotonic() + 60 * chosen.minutes if chosen.minutes is not None else inf, parts_of(chosen)
+    lines = read(chosen.record) if chosen.record is not None else []
+    done = Counter(line.scenario for line in lines if line.parts == parts.told)
+    wanted: dict[str, tuple[str, HarnessPlan]] = {}
+    for row in [BY_NAME[name] for name in chosen.row] if chosen.row else ROWS:
+        for scenario in row.scenarios:
+            _, plan = read_plan(scenario)
+            if not parts.missing(plan.needs):
+                wanted.setdefault(scenario, (row.name, plan))
+    while wanted and time.monotonic() < end_s:
+        scenario = min(wanted, key=lambda each: done[each])
+        row_name, plan = wanted[scenario]
+        done[scenario] += 1
+        number = done[scenario]
+        if number > chosen.runs:
+            return
+        yield Course(f"{scenario}-{number:03d}", replace(plan, seed=number), parts, row=row_name, scenario=scenario)
+
+
+def read_plan(scenario: str) -> tuple[str, HarnessPlan]:
+    """Name and plan of a scenario, or of a file. Raises InvalidInput."""
+    path = scenarios().get(scenario, Path(scenario))
+    try:
+        source = path.read_text(encoding="utf-8")
+    except OSError as error:
+        known = ", ".join(scenarios())
+        raise InvalidInput(f"{scenario} is no scenario ({known}), and no file that can be read: {words(error)}") from error
+    return path.stem, parse(source)

@@ -1,0 +1,46 @@
+"""Faults of a server below a site: PostgreSQL, a NameNode, a DataNode.
+
+What always holds: a server of a site that was lost meanwhile comes back with its site, and not before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from chaos.harness.faults.kind import Stage
+
+
+@dataclass
+class OnServer:
+    """A signal to a server of a site."""
+
+    stage: Stage
+    kind: str
+    name: str
+
+    async def why_not(self) -> str:
+        servers = self.stage.sites.servers
+        if self.name not in servers.parts.servers:
+            return f"this pair has no {self.name}"
+        if self._is_lost():
+            return "its site is lost"
+        server = servers.named(self.name)
+        if not server.is_running:
+            return f"{self.name} does not run"
+        return f"{self.name} is paused already" if server.is_paused else ""
+
+    async def inject(self) -> str:
+        server = self.stage.sites.servers.named(self.name)
+        await asyncio.to_thread({"crash": server.kill, "terminate": server.terminate, "pause": server.pause}[self.kind])
+        return ""
+
+    async def heal(self) -> str:
+        if self._is_lost():
+            return "its site was lost meanwhile"
+        server = self.stage.sites.servers.named(self.name)
+        await asyncio.to_thread(server.resume if server.is_paused else server.start)
+        return ""
+
+    def _is_lost(self) -> bool:
+        return self.name.partition("-")[2] in self.stage.sites.servers.lost

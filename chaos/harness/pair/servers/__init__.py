@@ -1,0 +1,1 @@
+"""The servers below the sites, PostgreSQL and HDFS: started, broken, lost and read past the links."""

@@ -1,0 +1,111 @@
+"""HDFS of one site: a NameNode and a DataNode, and what a gateway needs so that all its calls pass the links.
+
+What always holds: the NameNode names its DataNode `localhost` with the DataNode's own port; everybody but the gateways finds
+the DataNode itself there. The Java machine of a gateway finds `localhost` at an address of its own (HOSTS), where the link to
+that DataNode listens at the same port. So each gateway has a link of its own to each DataNode.
+Source: reference hdfs-clients.md ("Through a proxy").
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+from chaos.harness.pair.servers.server import Server
+from chaos.servers.daemon import Daemon
+from chaos.servers.hdfs_cluster import HdfsCluster
+from chaos.servers.hdfs_settings import HOST, load_ports, write_data_node
+from gateway.demo.servers import ROOT
+
+NAME = "localhost"  # of both DataNodes
+HOSTS = {"a": "127.0.1.1", "b": "127.0.1.2"}  # where the gateway of a site finds NAME
+OPTION = "dfs.client.use.datanode.hostname"
+
+
+class LinkedCluster(HdfsCluster):
+    """HdfsCluster with one DataNode, which is called NAME."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        named = {"dfs.datanode.hostname": NAME}
+        write_data_node(self._conf("datanode1"), self._ports, 0, self._data("datanode1"), 1, named)
+
+
+class OneDaemon:
+    """Server. A NameNode has started when it answers; whether a DataNode can be used is its NameNode's affair."""
+
+    def __init__(self, cluster: HdfsCluster, daemon: Daemon) -> None:
+        self._cluster, self._daemon = cluster, daemon
+        self.is_paused = False
+
+    @property
+    def is_running(self) -> bool:
+        return self._daemon.is_running
+
+    def start(self) -> None:
+        if self.is_running:
+            return
+        self.is_paused = False
+        self._daemon.start()
+        if self._daemon is self._cluster.name_node:
+            self._cluster.wait(lambda status: status.answers or not self.is_running, "the NameNode answers")
+            self._daemon.check()
+
+    def terminate(self) -> None:
+        self._daemon.stop()
+
+    def kill(self) -> None:
+        self._daemon.kill()
+        self.is_paused = False
+
+    def pause(self) -> None:
+        self._daemon.pause()
+        self.is_paused = True
+
+    def resume(self) -> None:
+        self.is_paused = False
+        self._daemon.resume()
+
+
+class SiteHdfs:
+    """SiteServers. `folder`: the site's own. `taken`: ports that it must not choose; its own are in `ports`."""
+
+    def __init__(self, site: str, folder: Path, taken: Collection[int] = ()) -> None:
+        (folder / "hdfs").mkdir()
+        self.ports = load_ports(folder / "hdfs" / "ports.json", 1, taken).all()  # which the cluster takes over
+        self.cluster = LinkedCluster(folder / "hdfs")
+        name_node, data_node = self.cluster.name_node, self.cluster.data_nodes[0]
+        self.servers: Mapping[str, Server] = {
+            f"nn-{site}": OneDaemon(self.cluster, name_node), f"dn-{site}": OneDaemon(self.cluster, data_node),
+        }
+
+    @property
+    def name_node_port(self) -> int:
+        return int(self.cluster.uri.rpartition(":")[2])
+
+    @property
+    def data_node_port(self) -> int:
+        return self.cluster.data_node_ports[0]
+
+    def start(self) -> None:
+        self.cluster.start()
+        self.cluster.make_folder(ROOT)
+
+    def lose(self) -> None:
+        for server in self.servers.values():
+            server.kill()
+        for daemon in self.cluster.daemons:
+            self.cluster.wipe(daemon)
+
+    def stop(self) -> None:
+        for server in self.servers.values():
+            server.kill()
+
+
+def java_options(site: str, folder: Path) -> str:
+    """Options of the Java machine in the gateway of `site`, whose folder gets the file that they name."""
+    hosts = folder / "hosts"
+    own = {NAME: HOSTS[site], socket.gethostname(): HOST}  # the file replaces the system's names altogether
+    hosts.write_text("".join(f"{address} {name}\n" for name, address in own.items()), encoding="utf-8")
+    return f"-Djdk.net.hosts.file={hosts}"
