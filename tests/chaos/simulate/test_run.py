@@ -68,6 +68,7 @@ def _trace_hashes(hash_seed: str, seeds: Sequence[int], interpreter: Path) -> li
     ).stdout.split()
 
 
+@pytest.mark.long
 def test_one_seed_gives_one_trace_in_every_process_and_on_every_python() -> None:
     own = _trace_hashes("0", ELSEWHERE_SEEDS, Path(sys.executable))
     assert len(set(own)) == len(ELSEWHERE_SEEDS)

@@ -26,6 +26,8 @@ from tests.pair.pair import Pair
 from tests.pair.pair_rig import TABLE, caught_up, epoch, put, rows, site
 from twinlog.errors import TwinlogError
 
+pytestmark = pytest.mark.long
+
 ROWS = 15
 RECOVERED_S = 600.0  # HDFS closes the file of a writer whose DataNode died after some 90 s; the rest is for load
 LEASE_S = 3.0  # each frame proves it anew; one that a loaded machine syncs late must not have the preflight refuse

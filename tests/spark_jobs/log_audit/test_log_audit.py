@@ -27,6 +27,8 @@ from twinlog.errors import ConfigError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.long
+
 NOBODY = "http://127.0.0.1:1"
 FRAMES = 400  # some segments of each log
 Plant = Callable[[Path, Path], tuple[str, Path, int]]  # (WAL, remote log) -> what has to be found: kind, file, offset
