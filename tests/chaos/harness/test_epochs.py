@@ -25,6 +25,14 @@ def test_an_answer_that_is_repeated_is_of_the_epoch_in_which_it_was() -> None:
     assert honest.check(answered("b", 6.0, 1)), "without it, the answer looks like a lie"
 
 
+def test_an_opening_that_was_seen_late_counts_from_when_its_mode_may_have_been_recorded() -> None:
+    late = [Opened("b", 2, 9.0, "async"), ModeRecorded(2, "async", 5.0)]
+    call = answered("b", 6.0, 1).calls[0]
+    outcome = with_epochs(history_of([*late, call])).calls[0].outcome
+    assert outcome is not None
+    assert outcome.epoch == 2
+
+
 def test_a_site_that_was_fenced_answers_in_its_old_epoch() -> None:
     history = with_epochs(answered("a", 6.0, 1, "sync"))
     assert "acknowledged a write in epoch 1" in one_active.check(history)[0].sentence

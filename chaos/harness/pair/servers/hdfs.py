@@ -69,10 +69,14 @@ class OneDaemon:
 
 
 class SiteHdfs:
-    """SiteServers. `folder`: the site's own. `taken`: ports that it must not choose; its own are in `ports`."""
+    """SiteServers. `folder`: the site's own. `taken`: ports that it must not choose; its own are in `ports`. `java_options`:
+    of the Java machine in the gateway of this site."""
 
     def __init__(self, site: str, folder: Path, taken: Collection[int] = ()) -> None:
         (folder / "hdfs").mkdir()
+        hosts = {NAME: HOSTS[site], socket.gethostname(): HOST}  # they replace the system's names altogether
+        (folder / "hosts").write_text("".join(f"{address} {name}\n" for name, address in hosts.items()), encoding="utf-8")
+        self.java_options = f"-Djdk.net.hosts.file={folder / 'hosts'}"
         self.ports = load_ports(folder / "hdfs" / "ports.json", 1, taken).all()  # which the cluster takes over
         self.cluster = LinkedCluster(folder / "hdfs")
         name_node, data_node = self.cluster.name_node, self.cluster.data_nodes[0]
@@ -101,11 +105,3 @@ class SiteHdfs:
     def stop(self) -> None:
         for server in self.servers.values():
             server.kill()
-
-
-def java_options(site: str, folder: Path) -> str:
-    """Options of the Java machine in the gateway of `site`, whose folder gets the file that they name."""
-    hosts = folder / "hosts"
-    own = {NAME: HOSTS[site], socket.gethostname(): HOST}  # the file replaces the system's names altogether
-    hosts.write_text("".join(f"{address} {name}\n" for name, address in own.items()), encoding="utf-8")
-    return f"-Djdk.net.hosts.file={hosts}"

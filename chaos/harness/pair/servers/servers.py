@@ -13,7 +13,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from chaos.harness.pair.parts import Parts
-from chaos.harness.pair.servers.hdfs import HOSTS, OPTION, SiteHdfs, java_options
+from chaos.harness.pair.servers.hdfs import HOSTS, OPTION, SiteHdfs
 from chaos.harness.pair.servers.postgres import PASSWORD, SitePostgres
 from chaos.harness.pair.servers.server import Server, SiteServers
 from chaos.servers import hdfs_jars
@@ -43,7 +43,7 @@ class Servers:
     """`folder`: that of the pair, with one for each site in it."""
 
     def __init__(self, parts: Parts, folder: Path) -> None:
-        self.parts, self._folder = parts, folder
+        self.parts = parts
         self.lost: set[str] = set()
         for site in _SITES if parts.servers else ():
             (folder / site).mkdir(parents=True, exist_ok=True)
@@ -155,9 +155,7 @@ class Servers:
         return text.replace("options = { ", f'options = {{ "{OPTION}" = "true", ')
 
     def environ(self, gateway: str) -> dict[str, str]:
-        if not self.hdfs:
-            return {}
-        return {"JAVA_TOOL_OPTIONS": java_options(gateway, self._folder / gateway)}
+        return {"JAVA_TOOL_OPTIONS": self.hdfs[gateway].java_options} if self.hdfs else {}
 
     def _port(self, link: str) -> int:
         return int(self.listen[link].rpartition(":")[2])

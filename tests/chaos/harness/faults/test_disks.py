@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -11,8 +13,12 @@ from chaos.disk_faults.control import RULES, DiskFaults, slow
 from chaos.fault_lines import Fault
 from chaos.harness.faults.disks import OnDisk
 from chaos.harness.faults.files import PLACES, BrokenFiles
-from chaos.harness.faults.registry import need_the_library
+from chaos.harness.faults.kind import Stage
+from chaos.harness.faults.registry import effect_of, need_the_library
+from chaos.harness.pair.parts import Parts
 from tests.chaos.disk_faults.child import Child, child
+
+NOTHING: Any = None
 
 
 @pytest.fixture
@@ -76,3 +82,11 @@ async def test_what_cannot_be_done_is_said(disks: BrokenFiles) -> None:
 def test_only_such_plans_need_the_library() -> None:
     assert need_the_library([Fault(1, "crash", "a"), Fault(1, "disk-hangs", "a", 1, "wal")])
     assert not need_the_library([Fault(1, "crash", "a"), Fault(1, "black-hole", "a>b", 1)])
+
+
+@pytest.mark.parametrize(("parts", "place"), [(Parts("hdfs"), "dfs"), (Parts(engine="postgresql"), "engine")])
+async def test_the_files_of_a_server_are_left_alone(disks: BrokenFiles, parts: Parts, place: str) -> None:
+    sites: Any = SimpleNamespace(parts=parts)
+    stage = Stage(sites, NOTHING, NOTHING, lambda: "a", disks)
+    assert "is a server in this pair" in await effect_of(Fault(1, "disk-fails", "a", 2, f"{place}/EIO"), stage).why_not()
+    assert await effect_of(Fault(1, "disk-fails", "a", 2, "wal/EIO"), stage).why_not() == ""

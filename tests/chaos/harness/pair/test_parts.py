@@ -5,14 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from sqlalchemy import make_url
 
 from chaos.harness import cli
 from chaos.harness.arguments import arguments
 from chaos.harness.courses import of_rows, scenarios
 from chaos.harness.pair.parts import GATEWAY_LINKS, LINKS, NEEDS, SERVERS, Parts, need_of
-from chaos.harness.pair.sites import RealSites
+from chaos.harness.pair.servers.postgres import PASSWORD
+from chaos.harness.pair.sites import OTHER, RealSites
 from chaos.servers.hdfs_jars import CACHE_VARIABLE
 from gateway.config.loading import load_site_config
+from tests.needs import need_hdfs
 from twinlog.errors import ConfigError
 
 ALL = Parts("hdfs", "postgresql", False)
@@ -87,3 +90,29 @@ def test_a_site_without_a_coordinator_is_configured_without_one(tmp_path: Path, 
         assert (config.coordinator is not None) == coordinator
         assert config.peer.url == f"http://{sites.links[f'{site}>{config.peer.site}']}"
     sites.end()
+
+
+def test_each_gateway_reaches_each_server_by_a_link_of_its_own(tmp_path: Path) -> None:
+    need_hdfs()
+    sites = RealSites(tmp_path, parts=ALL)
+    (tmp_path / "a" / PASSWORD).write_text("secret")
+    (tmp_path / "b" / PASSWORD).write_text("secret")
+    try:
+        sites.configure()
+        used: list[str] = []
+        for site, peer in OTHER.items():
+            config = load_site_config(tmp_path / site / "site.toml", {})
+            used += [config.dfs.own.url.split("/")[2], config.dfs.peer.url.split("/")[2]]
+            assert used[-2:] == [sites.links[f"{site}>nn-{site}"], sites.links[f"{site}>nn-{peer}"]]
+            assert make_url(config.engine.url).port == int(sites.links[f"{site}>pg-{site}"].rpartition(":")[2])
+            assert all(dfs.options["dfs.client.use.datanode.hostname"] == "true" for dfs in (config.dfs.own, config.dfs.peer))
+            named = dict(reversed(line.split()) for line in (tmp_path / site / "hosts").read_text().splitlines())
+            for of in OTHER:
+                link = sites.links[f"{site}>dn-{of}"]
+                assert link == f"{named['localhost']}:{sites.servers.hdfs[of].data_node_port}"
+                used.append(link)
+            assert str(tmp_path / site / "hosts") in sites.servers.environ(site)["JAVA_TOOL_OPTIONS"]
+        assert len(set(used)) == len(used)
+        assert set(sites.links) == set(sites.upstream) == set(LINKS)
+    finally:
+        sites.end()
