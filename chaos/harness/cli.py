@@ -70,8 +70,12 @@ def scenarios() -> dict[str, Path]:
     return {path.stem: path for path in sorted(SCENARIOS.glob("*.txt"))}
 
 
+def console_of() -> Console:
+    return Console(highlight=False, markup=False, soft_wrap=True, width=None if sys.stdout.isatty() else WIDTH)
+
+
 def main(given: list[str]) -> int:
-    console = Console(highlight=False, markup=False, soft_wrap=True, width=None if sys.stdout.isatty() else WIDTH)
+    console = console_of()
     chosen = arguments(given)
     if chosen.command == "list":
         _list(console)
@@ -93,7 +97,7 @@ def _run(console: Console, chosen: argparse.Namespace) -> int:
     is_soak = chosen.command == "soak"
     courses = _legs(chosen) if is_soak else list(_courses(chosen))
     alone = isinstance(courses, list) and len(courses) == 1
-    folder = _folder(chosen.out)
+    folder = new_folder(chosen.out)
     toxiproxy.fetch()
     employ()
     lines: list[Line] = []
@@ -102,7 +106,7 @@ def _run(console: Console, chosen: argparse.Namespace) -> int:
         own.mkdir(exist_ok=True)
         console.print(f"{course.name}: {course.plan.about}\nin {own}")
         run = asyncio.run(Harness(course.plan, own, rounds=course.rounds, bug=course.bug, say=console.print).execute())
-        _show(console, run, keep(run, course.name, own))
+        show(console, run, keep(run, course.name, own))
         lines.append(line_of(course.name, run))
         if is_soak:
             tidy(own, keep_all=bool(run.violations))
@@ -127,7 +131,7 @@ def _courses(chosen: argparse.Namespace) -> Iterator[Course]:
         yield Course(*read_back(chosen.report))
         return
     for scenario in scenarios() if chosen.scenario == ["all"] else chosen.scenario:
-        name, plan = _plan(scenario)
+        name, plan = read_plan(scenario)
         plan = plan if chosen.seed is None else replace(plan, seed=chosen.seed)
         rounds = 1 if chosen.minutes is None else max(1, round(chosen.minutes * 60 / plan.seconds))
         yield Course(name, plan, rounds, chosen.bug)
@@ -141,7 +145,8 @@ def _legs(chosen: argparse.Namespace) -> Iterator[Course]:
         yield Course(f"leg-{number:04d}", drawn(chosen.seed, number))
 
 
-def _plan(scenario: str) -> tuple[str, HarnessPlan]:
+def read_plan(scenario: str) -> tuple[str, HarnessPlan]:
+    """The plan of a scenario, or of a file. Raises InvalidInput."""
     path = scenarios().get(scenario, Path(scenario))
     try:
         source = path.read_text(encoding="utf-8")
@@ -151,7 +156,8 @@ def _plan(scenario: str) -> tuple[str, HarnessPlan]:
     return path.stem, parse(source)
 
 
-def _folder(chosen: Path | None) -> Path:
+def new_folder(chosen: Path | None) -> Path:
+    """Makes it. Raises InvalidInput when it holds something."""
     folder = chosen or Path("out/chaos") / f"{datetime.now(UTC):%Y%m%d-%H%M%S}"
     folder.mkdir(parents=True, exist_ok=True)
     if any(folder.iterdir()):
@@ -159,7 +165,7 @@ def _folder(chosen: Path | None) -> Path:
     return folder.resolve()
 
 
-def _show(console: Console, run: Run, page: Path) -> None:
+def show(console: Console, run: Run, page: Path) -> None:
     for violation in run.violations[:10]:
         console.print(f"BROKEN {violation.promise} ({violation.checker}): {violation.sentence}")
     states = Counter(each.state for each in run.verdicts)

@@ -23,7 +23,7 @@ class Command:
     async def inject(self) -> str:
         site = str(self.stage.site(self.target))
         if self.verb == "rejoin":  # which an operator types at a site that is there
-            await asyncio.to_thread(self.stage.sites.wait_for_answer, site)
+            await asyncio.to_thread(self.stage.asked.wait_for_answer, site)
         words = {"failover": ["--to", site], "switchover": ["--to", site], "rejoin": [site, "--wait"]}.get(self.verb, [])
         return (await self.stage.commands.run(self.verb, *words)).told
 

@@ -19,15 +19,16 @@ from pathlib import Path
 
 import msgspec
 
+from chaos.harness.pair.asked import OTHER as OTHER
+from chaos.harness.pair.asked import SITES as SITES
+from chaos.harness.pair.asked import AskedSites
 from chaos.servers.ports import free_ports
 from gateway.demo.child import start_child
 from gateway.demo.files import write_files
 from gateway.demo.servers import child_environ
 from twinlog.errors import TwinlogError, Unavailable
-from twinlog.sites import ALIVE, Sites
+from twinlog.sites import ALIVE
 
-SITES = ("a", "b")
-OTHER = {"a": "b", "b": "a"}
 SEGMENT_BYTES = 256 << 10  # small, so that segments come and go within a run
 FLUSH_INTERVAL_S = 2.0  # likewise: what a storage has applied is durable soon, and the logs are trimmed
 START_S = 60.0
@@ -46,7 +47,7 @@ class Lives:
     exits: list[int] = field(default_factory=list)
 
 
-class RealSites:
+class RealSites(AskedSites):
     """`links`: link -> the port of its proxy. `bug`: a planted one, of every gateway. `environ`: what gateways get besides."""
 
     def __init__(self, folder: Path, bug: str = "", environ: Mapping[str, str] | None = None) -> None:
@@ -57,7 +58,7 @@ class RealSites:
         self.upstream = {"c>a": ports[0], "c>b": ports[1], "a>b": ports[1], "b>a": ports[0]}
         self.lives = {site: Lives() for site in SITES}
         self._died: list[tuple[str, int]] = []
-        self.direct = Sites(self.urls, look_s=2.0)
+        super().__init__(self.urls)
 
     @property
     def urls(self) -> dict[str, str]:
@@ -98,6 +99,12 @@ class RealSites:
             life.process = start_child(command, log, folder=self.folder, environ={**child_environ(), **self._environ})
         life.paused, life.wanted = False, True
         life.starts += 1
+
+    def revive(self) -> Sequence[str]:
+        dead = [site for site in SITES if not self.is_running(site)]
+        for site in dead:
+            self.start(site)
+        return dead
 
     def start_and_wait(self, site: str) -> None:
         """Returns when it answers. Raises Unavailable when it does not in time."""
@@ -201,7 +208,7 @@ class RealSites:
         """Whatever runs is stopped."""
         for site in SITES:
             self.kill(site)
-        self.direct.close()
+        self.close()
 
     def unforeseen(self, site: str) -> list[str]:
         """Errors in the gateway's log that the product does not know: those with a traceback that ends in none of its own."""
