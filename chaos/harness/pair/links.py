@@ -67,8 +67,8 @@ class Links:
 
     @contextmanager
     def opened(self) -> Any:
-        self.open()
         try:
+            self.open()
             yield self
         finally:
             self.close()
