@@ -30,6 +30,10 @@ def _main(given: list[str]) -> int:
         from chaos.harness.attach import cli as attach
 
         return attach.main(given[1:])
+    if command == ["from-journal"]:
+        from chaos.harness.incident import cli as incident
+
+        return incident.main(given[1:])
     if command == ["porcupine"]:
         from chaos.porcupine import cli as porcupine
 
