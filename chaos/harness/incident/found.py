@@ -12,7 +12,7 @@ import msgspec
 
 
 class Found(msgspec.Struct, frozen=True):
-    """A line of a plan to be. `to_s` None: it does not last. `sources`: what says so."""
+    """A line of a plan to be. `to_s` None: nothing ends it. `sources`: what says so."""
 
     from_s: float
     kind: str
@@ -27,7 +27,7 @@ class Found(msgspec.Struct, frozen=True):
 
     def overlaps(self, from_s: float, to_s: float) -> bool:
         """True when it lasts at some moment between the two."""
-        return self.to_s is not None and self.from_s <= to_s and from_s <= self.to_s
+        return self.from_s <= to_s and (self.to_s is None or from_s <= self.to_s)
 
 
 class Remark(msgspec.Struct, frozen=True):
