@@ -136,8 +136,8 @@ class Attachment:
         violations, verdicts = await asyncio.to_thread(judge, history, self.workload, self.violations, own, UNSEEN)
         return Run(
             self.plan, 1, "", history, violations, verdicts, self.nemesis.spans, self.watch.samples, self.commands.typed,
-            self.notes, self.now_s(), f"{self.config}: site a at {self.urls['a']}, site b at {self.urls['b']}; its tables were"
-            f" {', '.join(self.tables)}",
+            self.notes, self.now_s(), f"{self.config}: site a at {self.urls['a']}, site b at {self.urls['b']}; seen by its API"
+            f" alone, so that openings and modes are the sites' own word; tables: {', '.join(self.tables)}",
         )
 
     def _signalled(self) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from chaos.harness.faults.registry import BY_NAME
 from chaos.harness.incident.draft import Incident, incident, lines_of, shortened
@@ -132,9 +133,10 @@ async def test_what_cannot_be_told_is_a_remark(tmp_path: Path) -> None:
     ):
         assert part in remarks
     text = for_the_harness(found)
-    assert [(each.kind, each.target) for each in parse(text).faults] == [("failover", "b")]
-    assert "# no line of this plan: at 4.0 abort b" in text, "the harness has no such command, the simulator has"
+    assert [(each.kind, each.target) for each in parse(text).faults] == [("failover", "b"), ("abort", "b")]
     assert "\nat 4.0 abort b\n" in for_the_simulator(found)
+    only = replace(found, commands=[replace(each, kind="dance") for each in found.commands])
+    assert "# no line of this plan: at 3.0 dance b\n" in for_the_harness(only)
 
 
 async def test_what_a_site_did_by_itself_and_what_was_only_planned_is_no_command(tmp_path: Path) -> None:
