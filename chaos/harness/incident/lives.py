@@ -48,7 +48,7 @@ def _ends(site: str, events: Sequence[Event], record: Record) -> list[Found]:
 
 
 def _ended_s(site: str, last: Event, start: Event, record: Record) -> tuple[float, str]:
-    """When it ended, and who says so."""
+    """Returns when it ended, and who says so."""
     said = [
         (each.at_s - SILENCE_S * (each.fields.get("about") == "active"), f"by then: {each.source}")
         for each in _complaints(site, record)
@@ -73,7 +73,7 @@ def _because_of(site: str, asked: Asked) -> bool:
 
 
 def _last(site: str, events: Sequence[Event], record: Record, found: list[Found]) -> list[Remark]:
-    """The end of the last process of a site, if it has one: a fault when the other site went on."""
+    """The end of the last process of a site, if it has one: a fault when the other site continued."""
     begun = max((at for at, each in enumerate(events) if each.name == "started"), default=0)
     stop = next((each for each in events[begun:] if each.name == "stopping"), None)
     if stop is None:

@@ -68,7 +68,7 @@ class Record(msgspec.Struct, frozen=True):
 
 
 def read(given: Sequence[tuple[str, Path]]) -> Record:
-    """Of site and folder or file, in pairs. Raises InvalidInput where there is nothing to read."""
+    """Reads pairs of a site and a folder or file. Raises InvalidInput where there is nothing to read."""
     events: list[Event] = []
     asked: list[Asked] = []
     unread = 0

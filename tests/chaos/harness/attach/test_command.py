@@ -1,4 +1,4 @@
-"""What `attach` refuses before it touches a pair, and what it makes of its options."""
+"""The command `attach` refuses before it touches a pair, and makes a plan of its options."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the sites show makes openings and modes, and nothing that was right looks wrong for a look that came late."""
+"""Openings and modes come from looks at the sites, and nothing that was right looks wrong because a look came late."""
 
 from __future__ import annotations
 

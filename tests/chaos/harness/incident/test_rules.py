@@ -1,4 +1,4 @@
-"""What logs show of ends, stops, links and disks, and what they do not show."""
+"""The rules by which logs become faults: of ends, stops, links and disks; and remarks about what logs do not show."""
 
 from __future__ import annotations
 
