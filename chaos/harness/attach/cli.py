@@ -95,8 +95,6 @@ def main(given: list[str]) -> int:
     show(console, run, keep(run, "attached", folder, again + (f" --toxiproxy {chosen.toxiproxy}" if server else "")))
     line = line_of("attached", run)
     console.print(summary([line]))
-    for each in attachment.unfinished:
-        console.print(f"not finished: {each}")
     return 1 if line.violations else 3 if attachment.unfinished else 0
 
 

@@ -93,6 +93,10 @@ class Attachment:
         self.note(f"BROKEN {promise}: {sentence}")
         self.violations.append(Violation(promise, checker, sentence, (), (self.now_s(),)))
 
+    def _left(self, sentence: str) -> None:
+        self.note(f"not finished: {sentence}")
+        self.unfinished.append(sentence)
+
     def look(self) -> str:
         """Looks at the pair and at its proxies before anything is changed. The pair in a line. Raises TwinlogError."""
         asked_s = self.now_s()
@@ -114,7 +118,7 @@ class Attachment:
         self.sites.close()
 
     async def execute(self) -> Run:
-        """To the end. Raises TwinlogError when it cannot begin."""
+        """To the end. An error of the pair, of a link or of the harness ends the run early, and is in `unfinished`."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self._signalled)
@@ -124,9 +128,13 @@ class Attachment:
         watching = asyncio.create_task(self.watch.keep())
         try:
             await self._main(traffic)
+        except TwinlogError as error:
+            self._left(error.message)
         finally:
             await self._leave()
             await traffic.close()
+            if watching.done():
+                self._left(f"the sites were not watched to the end: {watching.exception()!r}")
             watching.cancel()
             await asyncio.gather(watching, return_exceptions=True)
         history = with_epochs(self.recorder.history(), self.watch.since)
@@ -167,7 +175,7 @@ class Attachment:
         working = asyncio.create_task(traffic.run())
         try:
             if not await self._unless(self._stop, self._plan()):
-                self.unfinished.append("it was ended before its time")
+                self._left("it was ended before its time")
             await self.links.reset()
             self.note("healed" if self.plan.faults else "the time is over")
             await self._unless(self._hurry, self._become_whole())
@@ -177,7 +185,7 @@ class Attachment:
             working.cancel()
             await asyncio.gather(working, return_exceptions=True)
         if self.recorder.history().moment("recovered") is None or not await self._unless(self._hurry, self._settle(traffic)):
-            self.unfinished.append("the rows were not read back from both sites")
+            self._left("the rows were not read back from both sites")
 
     async def _plan(self) -> None:
         end_s = self.now_s() + self.plan.seconds
@@ -198,7 +206,7 @@ class Attachment:
         elif len(await asyncio.to_thread(self.sites.documents)) == len(SITES):
             self.broken("P10", "stuck", f"{WITHIN_S:.0f} s after all faults no documented command had helped: {waits}.")
         else:  # who stopped it cannot be seen from outside
-            self.unfinished.append(f"the pair is not whole: {waits}")
+            self._left(f"the pair is not whole: {waits}")
 
     async def _settle(self, traffic: Traffic) -> None:
         """Nothing is asked any more: what was unknown has ended, both sites have applied everything, and both are read."""
@@ -230,14 +238,17 @@ class Attachment:
         try:
             await self.links.reset()
         except TwinlogError as error:
-            self.unfinished.append(error.message)
+            self._left(error.message)
         left = self.tables
         if not self.keep_tables and not self._hurry.is_set():
             async with AsyncClient(self.urls) as pair:
                 left = await drop(pair, self.prefix, self.workload.tables)
-        self.note(f"these tables are still there: {', '.join(left)}" if left else "the tables of the run are dropped")
-        if left and not self.keep_tables:
-            self.unfinished.append(f"tables were not dropped: {', '.join(left)}; `twinlog drop-table` drops them")
+        if not left:
+            self.note("the tables of the run are dropped")
+        elif self.keep_tables:
+            self.note(f"the tables of the run are kept: {', '.join(left)}")
+        else:
+            self._left(f"tables were not dropped: {', '.join(left)}; `twinlog drop-table` drops them")
 
 
 def _links_of(plan: HarnessPlan, server: TheirServer | None) -> set[str]:
