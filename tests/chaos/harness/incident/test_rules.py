@@ -15,6 +15,9 @@ from chaos.harness.incident.found import Found, together
 from chaos.harness.incident.sources import read
 from chaos.harness.incident.texts import for_the_harness, for_the_simulator
 from chaos.harness.plan import parse
+from switchover.operations.attempt import history_entry
+from switchover.operations.document import Operation
+from switchover.operations.sql_journal import SqlJournal
 from tests.chaos.harness.incident.records import log_line, write_journal
 from twinlog.errors import InvalidInput
 
@@ -176,3 +179,14 @@ def test_places_without_anything_to_read_are_refused(tmp_path: Path) -> None:
     (tmp_path / "journal.db").write_bytes(b"SQLite format 3\0" + bytes(200))
     with pytest.raises(InvalidInput, match="cannot be read as the journal of a site"):
         read([("b", tmp_path)])
+
+
+async def test_what_a_gateway_wrote_last_is_read_while_it_runs(tmp_path: Path) -> None:
+    journal = SqlJournal(f"sqlite:///{tmp_path / 'journal.db'}")
+    try:
+        operation = Operation("op-1", "switchover", "b", {}, "ops@desk", 1_790_000_000_000, (), state="succeeded")
+        await journal.create(operation, history_entry(operation, 1_790_000_000_000, "started", "ops@desk"))
+        record = await asyncio.to_thread(read, [("b", tmp_path / "journal.db")])
+    finally:
+        await journal.close()
+    assert [(each.kind, each.to, each.ended) for each in record.asked] == [("switchover", "b", "succeeded")]
