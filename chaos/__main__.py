@@ -27,6 +27,14 @@ def _main(given: list[str]) -> int:
         from chaos.servers import toxiproxy
 
         return toxiproxy.main(given[1:])
+    if command == ["attach"]:
+        from chaos.harness.attach import cli as attach
+
+        return attach.main(given[1:])
+    if command == ["from-journal"]:
+        from chaos.harness.incident import cli as incident
+
+        return incident.main(given[1:])
     if command == ["porcupine"]:
         from chaos.porcupine import cli as porcupine
 

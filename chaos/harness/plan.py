@@ -68,7 +68,7 @@ def parse(source: str) -> HarnessPlan:
                 raise InvalidInput(f"{words[0]!r} begins no line of a plan")
         except (IndexError, ValueError, KeyError, InvalidInput) as error:
             raise InvalidInput(f"line {number} of the plan, {line.strip()!r}: {error}", line=number) from error
-    return _sound(HarnessPlan(**found, about=" ".join(about), faults=tuple(faults)))
+    return sound(HarnessPlan(**found, about=" ".join(about), faults=tuple(faults)))
 
 
 def _needs(words: list[str]) -> tuple[str, ...]:
@@ -78,7 +78,8 @@ def _needs(words: list[str]) -> tuple[str, ...]:
     return tuple(words)
 
 
-def _sound(plan: HarnessPlan) -> HarnessPlan:
+def sound(plan: HarnessPlan) -> HarnessPlan:
+    """Returns it. Raises InvalidInput."""
     if plan.workload not in WORKLOADS:
         raise InvalidInput(f"workload {plan.workload!r} is none of {', '.join(WORKLOADS)}")
     if plan.clients < 1 or plan.rate <= 0 or plan.seconds <= 0:

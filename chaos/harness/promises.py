@@ -6,7 +6,7 @@ its line here (a test compares the two lists). The second checker is a program, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 import msgspec
 
@@ -85,7 +85,7 @@ _CHECKED: Mapping[str, tuple[str, str, _Evidence]] = {
 }
 
 
-_OWN = (  # what the run itself looks at, once
+OWN = (  # what the run itself looks at, once
     ("P10", "stuck", "after all faults the pair becomes healthy, by documented commands alone"),
     ("P7", "drained", "an idle pair becomes equal and durable, and its remote log holds one segment at most"),
     ("internal", "processes", "no gateway ends by itself, meets an unknown error, or syncs a log again whose sync failed"),
@@ -95,8 +95,12 @@ _OWN = (  # what the run itself looks at, once
 )
 
 
-def judge(history: History, workload: Workload, found: Iterable[Violation]) -> tuple[list[Violation], list[Verdict]]:
-    """All violations, `found` and those of the checkers and of the workload; and the verdicts on each checker."""
+def judge(
+    history: History, workload: Workload, found: Iterable[Violation], own: Iterable[tuple[str, str, str]] = OWN,
+    blind: Collection[str] = (),
+) -> tuple[list[Violation], list[Verdict]]:
+    """All violations, `found` and those of the checkers and of the workload; and the verdicts on each checker, and on each look
+    of the run's `own`: promise, name, sentence. It could not take those that are named in `blind`."""
     opinion = second.second_opinion(history)
     judged = [*found, *check_all(history), *workload.judge(history), *opinion.violations]
     broken = {violation.checker for violation in judged}
@@ -108,11 +112,12 @@ def judge(history: History, workload: Workload, found: Iterable[Violation]) -> t
         verdicts.append(Verdict(promise, name, sentence, state, count))
     state = VIOLATED if second.NAME in broken else HELD if opinion.decided else NOT_CHECKED
     verdicts.append(Verdict("P3", second.NAME, opinion.sentence, state, opinion.looked_at))
-    own = f"workload:{workload.name}"
-    verdicts.append(Verdict("I1", own, "what this workload demands of its own rows", VIOLATED if own in broken else HELD,
-                            len(history.calls)))
+    demanded = f"workload:{workload.name}"
+    verdicts.append(Verdict("I1", demanded, "what this workload demands of its own rows",
+                            VIOLATED if demanded in broken else HELD, len(history.calls)))
     ended = int(history.moment("ended") is not None)
-    for promise, name, sentence in _OWN:
-        state = VIOLATED if name in broken else HELD if ended else NOT_CHECKED
-        verdicts.append(Verdict(promise, name, sentence, state, ended))
+    for promise, name, sentence in own:
+        looked = 0 if name in blind else ended
+        state = VIOLATED if name in broken else HELD if looked else NOT_CHECKED
+        verdicts.append(Verdict(promise, name, sentence, state, looked))
     return judged, verdicts

@@ -17,6 +17,7 @@ from random import Random
 
 from chaos.checkers.violation import Violation
 from chaos.disk_faults.control import DiskFaults
+from chaos.fault_lines import Fault
 from chaos.harness import status
 from chaos.harness.epochs import with_epochs
 from chaos.harness.faults.files import BrokenFiles
@@ -37,24 +38,22 @@ from chaos.harness.plan import HarnessPlan
 from chaos.harness.promises import Verdict, judge
 from chaos.harness.status import Said
 from chaos.harness.traffic.clients import Traffic
+from chaos.harness.traffic.receipts import ask_receipts
 from chaos.harness.traffic.workloads import WORKLOADS
 from chaos.history.history import History, Limits, Moment, Recorder
-from chaos.history.lines import ReceiptLine
 from chaos.servers.toxiproxy import Toxiproxy
-from gateway.service.receipts import encode_receipt
 from storage.invariants import InvariantBroken
-from twinlog.errors import TwinlogError, Unavailable
+from twinlog.errors import Unavailable
 
 START_S = 180.0
 ANSWER_SLACK_S = 2.0  # this machine is shared, and so is the loop of the clients
 TRAVEL_S = 1.0  # an answer's way through the proxy and that loop, when nothing is done to its link
 MODE_SLACK_S = 4.0
-RECEIPTS_MAX = 1000
 
 
 @dataclass(frozen=True)
 class Run:
-    """A run, when it is over."""
+    """A run, when it is over. `pair`: which one it was; `parts`: of what it was made, None for a pair of somebody else."""
 
     plan: HarnessPlan
     rounds: int
@@ -67,7 +66,8 @@ class Run:
     typed: Sequence[Typed]
     notes: Sequence[str]
     lasted_s: float
-    parts: Parts = PLAIN
+    pair: str
+    parts: Parts | None = None
 
 
 class Harness:
@@ -130,12 +130,12 @@ class Harness:
         violations, verdicts = await asyncio.to_thread(judge, history, self.workload, self.violations)
         return Run(
             self.plan, self.rounds, self.bug, history, violations, verdicts, self.nemesis.spans,
-            self.sampler.samples, self.commands.typed, self.notes, self.now_s(), self.sites.parts,
+            self.sampler.samples, self.commands.typed, self.notes, self.now_s(), self.sites.parts.told, self.sites.parts,
         )
 
     # ---- the course of a run
     async def _main(self) -> None:
-        self.recorder.note(self._limits())
+        self.recorder.note(limits_of(self.plan.faults))
         for site in SITES:
             self.sites.start(site)
         if not await self.health.wait_whole(START_S):
@@ -191,7 +191,9 @@ class Harness:
             return
         self.note("drained")
         self.recorder.note(Moment("drained", self.now_s()))
-        await self._ask_receipts()
+        silent = await ask_receipts(self.sites, self.recorder, self.plan.seed, self.now_s)
+        if silent:
+            self.broken("P1", "receipts", silent)
         active = str(self.register.active)
         for site in (active, *(each for each in SITES if each != active)):
             if not await asyncio.to_thread(self.sites.terminate, site):
@@ -205,23 +207,6 @@ class Harness:
             self.recorder.note(line)
         self.note("both storages and both logs are read")
 
-    async def _ask_receipts(self) -> None:
-        """Asks both sites what became of some acknowledged writes, now that nothing is under way."""
-        acknowledged = [
-            (call.id, call.outcome.ack) for call in self.recorder.history().calls
-            if call.outcome is not None and call.outcome.ack is not None
-        ]
-        chosen = Random(f"{self.plan.seed} receipts").sample(acknowledged, min(RECEIPTS_MAX, len(acknowledged)))
-        for call_id, ack in chosen:
-            receipt = encode_receipt(0, ack.epoch, ack.seq, ack.mode)
-            for site in SITES:
-                try:
-                    said = await asyncio.to_thread(self.sites.direct.ask, site, "GET", f"/v1/receipts/{receipt}")
-                except TwinlogError as error:
-                    self.broken("P1", "receipts", f"Site {site} does not answer about a receipt: {error.message}")
-                    return
-                self.recorder.note(ReceiptLine(call_id, site, said["outcome"], self.now_s(), last=True))
-
     def _check_processes(self) -> None:
         for site, code in self.sites.died():
             self.broken("internal", "processes", f"The gateway of site {site} ended by itself, with exit code {code}.")
@@ -232,13 +217,15 @@ class Harness:
                 checker = "invariants" if InvariantBroken.__name__ in told else "processes"
                 self.broken("internal", checker, f"Site {site} met an error that it does not know: {told}")
 
-    def _limits(self) -> Limits:
-        onto_clients = [
-            fault.for_s for fault in self.plan.faults
-            if fault.kind in LINGERING and any(link.startswith("c") for link in links_of(fault))
-        ]
-        stopped = [fault.for_s for fault in self.plan.faults if fault.kind in ("pause", *CUTTING)]
-        return Limits(
-            answer_slack_s=ANSWER_SLACK_S, recovery_s=WITHIN_S, travel_slack_s=TRAVEL_S + max(onto_clients, default=0.0),
-            mode_slack_s=MODE_SLACK_S + max(stopped, default=0.0),
-        )
+
+def limits_of(faults: Sequence[Fault]) -> Limits:
+    """The figures that a run with these faults is held to."""
+    onto_clients = [
+        fault.for_s for fault in faults
+        if fault.kind in LINGERING and any(link.startswith("c") for link in links_of(fault))
+    ]
+    stopped = [fault.for_s for fault in faults if fault.kind in ("pause", *CUTTING)]
+    return Limits(
+        answer_slack_s=ANSWER_SLACK_S, recovery_s=WITHIN_S, travel_slack_s=TRAVEL_S + max(onto_clients, default=0.0),
+        mode_slack_s=MODE_SLACK_S + max(stopped, default=0.0),
+    )

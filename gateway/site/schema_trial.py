@@ -47,7 +47,7 @@ class SchemaTrial:
             return (await self._other.prepare(table, schema, PREPARE_TIMEOUT_S)).refused
         except TwinlogError as error:
             log.warning(
-                "a table is changed without the other site's word", table=name, site=self._peer, code=error.code,
+                "a table is changed without the other site's word", table=name, peer=self._peer, code=error.code,
                 detail=error.message,
             )
             return ""

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 
 from chaos.fault_lines import Fault
 from chaos.harness.faults.kind import NO_ACTIVE, SITE_TARGETS, Kind, Stage
+from twinlog.errors import TwinlogError
+
+_MAY = {"abort": "abortable", "resume": "resumable"}  # what a document says of what may be commanded next
 
 
 @dataclass
@@ -23,13 +26,48 @@ class Command:
     async def inject(self) -> str:
         site = str(self.stage.site(self.target))
         if self.verb == "rejoin":  # which an operator types at a site that is there
-            await asyncio.to_thread(self.stage.sites.wait_for_answer, site)
+            await asyncio.to_thread(self.stage.asked.wait_for_answer, site)
         words = {"failover": ["--to", site], "switchover": ["--to", site], "rejoin": [site, "--wait"]}.get(self.verb, [])
         return (await self.stage.commands.run(self.verb, *words)).told
 
     async def heal(self) -> str:
         """There is nothing to undo: the pair is brought to health by further commands."""
         return ""
+
+
+@dataclass
+class OnOperation:
+    """`twinlog abort` or `twinlog resume` of the newest operation at a site, if that is possible when the time has come."""
+
+    stage: Stage
+    verb: str
+    target: str
+    found: str = ""
+
+    async def why_not(self) -> str:
+        site = self.stage.site(self.target)
+        if site is None:
+            return NO_ACTIVE
+        try:
+            listed = await asyncio.to_thread(self.stage.asked.direct.ask, site, "GET", "/v1/operations")
+        except TwinlogError as error:
+            return error.message
+        newest = next((each for each in listed["operations"] if not each["dry_run"]), None)
+        if newest is None or not newest[_MAY[self.verb]]:
+            return f"site {site} has no operation to {self.verb}"
+        self.found = newest["id"]
+        return ""
+
+    async def inject(self) -> str:
+        return (await self.stage.commands.run(self.verb, self.found)).told
+
+    async def heal(self) -> str:
+        """There is nothing to undo."""
+        return ""
+
+
+def _on_operation(fault: Fault, stage: Stage) -> OnOperation:
+    return OnOperation(stage, fault.kind, fault.target)
 
 
 def _effect(fault: Fault, stage: Stage) -> Command:
@@ -42,4 +80,6 @@ KINDS = (
     Kind("rejoin", SITE_TARGETS, "`twinlog rejoin --wait`", _effect, lasts=False),
     Kind("degrade", ("active",), "`twinlog degrade`", _effect, lasts=False),
     Kind("resync", ("active",), "`twinlog resync`", _effect, lasts=False),
+    Kind("abort", SITE_TARGETS, "`twinlog abort` of the newest operation at that site", _on_operation, lasts=False),
+    Kind("resume", SITE_TARGETS, "`twinlog resume` of the newest operation at that site", _on_operation, lasts=False),
 )

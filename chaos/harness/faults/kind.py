@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, cast
 
 from chaos.fault_lines import Fault
 from chaos.harness.faults.files import BrokenFiles
+from chaos.harness.pair.asked import OTHER, SITES, AskedSites
 from chaos.harness.pair.commands import Commands
 from chaos.harness.pair.links import Links
 from chaos.harness.pair.parts import LINKS, SEVERAL
-from chaos.harness.pair.sites import OTHER, SITES, RealSites
+from chaos.harness.pair.sites import RealSites
 from twinlog.errors import InvalidInput
 
 LINK_TARGETS = (*LINKS, *SEVERAL)
@@ -36,15 +37,21 @@ class Effect(Protocol):
 
 @dataclass
 class Stage:
-    """The things that faults act on. `active`: the site that the register names, None without one. `files`: None where no
-    fault of the plan needs them."""
+    """The things that faults act on. `asked`: both sites. `active`: the site that the register names, None without one.
+    `files`: None where no fault of the plan needs them."""
 
-    sites: RealSites
+    asked: AskedSites
     links: Links
     commands: Commands
     active: Callable[[], str | None]
     files: BrokenFiles | None = None
     toxics: set[tuple[str, str, str]] = field(default_factory=set)  # (link, toxic, stream) in force
+
+    @property
+    def sites(self) -> RealSites:
+        """The sites as processes, which only a pair has that the harness started."""
+        assert type(self.asked) is not AskedSites, "a plan for a pair of somebody else has no faults of processes"
+        return cast(RealSites, self.asked)
 
     def site(self, target: str) -> str | None:
         if target in SITES:

@@ -47,7 +47,7 @@ def recorded(run: Run, row: str, scenario: str, commit: str) -> Recorded:
     line = line_of(scenario, run)
     counted = [violation.checker for violation in run.violations]
     return Recorded(
-        f"{datetime.now(UTC):%Y-%m-%d}", commit, row, scenario, run.parts.told, run.plan.seed, line.faults, line.operations,
+        f"{datetime.now(UTC):%Y-%m-%d}", commit, row, scenario, run.pair, run.plan.seed, line.faults, line.operations,
         line.acknowledged, line.unknown, sum(each in _LOST for each in counted),
         sum(each in _NOT_LINEARIZABLE for each in counted), line.violations, line.stuck, round(line.without_writes_s, 3),
         round(line.without_reads_s, 3), round(line.lasted_s, 1),

@@ -39,9 +39,9 @@ class Typed(msgspec.Struct, frozen=True):
 
 
 class Commands:
-    """`now_s`: the clock of the run."""
+    """`config`: the pair, as `twinlog --config` takes it. `now_s`: the clock of the run."""
 
-    def __init__(self, config: Path, now_s: Callable[[], float], note: Callable[[str], None]) -> None:
+    def __init__(self, config: Path | str, now_s: Callable[[], float], note: Callable[[str], None]) -> None:
         self._config, self._now_s, self._note = config, now_s, note
         self.typed: list[Typed] = []
 

@@ -10,33 +10,50 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import toxiproxy  # type: ignore[import-untyped]
 
-from chaos.servers.toxiproxy import Toxiproxy
 from twinlog.errors import ConfigError, Unavailable, words
 
 CALL_S = 10.0
 STREAMS = ("upstream", "downstream")
 _T = TypeVar("_T")
+
+
+class Address(Protocol):
+    """The place of a server's API."""
+
+    @property
+    def host(self) -> str: ...
+
+    @property
+    def port(self) -> int: ...
+
+
 _open: list[Links] = []
 
 
 class Links:
     """`listen`: link -> HOST:PORT at which its caller connects; `upstream`: link -> HOST:PORT of the one who is called."""
 
-    def __init__(self, server: Toxiproxy, upstream: Mapping[str, str], listen: Mapping[str, str]) -> None:
+    mark = ""  # begins the name of each toxic
+
+    def __init__(self, server: Address, upstream: Mapping[str, str], listen: Mapping[str, str]) -> None:
         self._server, self._upstream, self._listen = server, upstream, listen
         self._control = toxiproxy.Toxiproxy()
         self._proxies: dict[str, Any] = {}
 
     def open(self) -> None:
-        """Makes the proxies. Raises ConfigError while another one is open, Unavailable."""
+        """Raises ConfigError while another one is open, Unavailable."""
         if _open:
             raise ConfigError("Links are open already, and the package `toxiproxy` knows one server for each process")
         self._control.update_api_consumer(self._server.host, self._server.port)
         _open.append(self)
+        self._take_proxies()
+
+    def _take_proxies(self) -> None:
+        """Makes them."""
         for link, upstream in self._upstream.items():
             listen = self._listen[link]
             try:
@@ -50,15 +67,15 @@ class Links:
 
     @contextmanager
     def opened(self) -> Any:
-        self.open()
         try:
+            self.open()
             yield self
         finally:
             self.close()
 
     async def add(self, link: str, toxic: str, stream: str, attributes: Mapping[str, int]) -> None:
         """Raises Unavailable when the server does not have it afterwards."""
-        name = f"{toxic}_{stream}"
+        name = self._name(toxic, stream)
 
         def work() -> None:
             proxy = self._proxies[link]
@@ -71,12 +88,15 @@ class Links:
 
     async def remove(self, link: str, toxic: str, stream: str) -> None:
         def work() -> None:
-            proxy, name = self._proxies[link], f"{toxic}_{stream}"
+            proxy, name = self._proxies[link], self._name(toxic, stream)
             proxy.destroy_toxic(name)
             if proxy.get_toxic(name) is not None:
                 raise Unavailable(f"Toxiproxy still has the toxic {name} of link {link}")
 
         await self._call(work)
+
+    def _name(self, toxic: str, stream: str) -> str:
+        return f"{self.mark}{toxic}_{stream}"
 
     async def switch(self, link: str, *, on: bool) -> None:
         """Off: its connections are closed, and new ones are refused."""

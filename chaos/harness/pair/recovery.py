@@ -14,8 +14,8 @@ from typing import Any
 
 import msgspec
 
+from chaos.harness.pair.asked import OTHER, SITES, AskedSites
 from chaos.harness.pair.commands import Commands
-from chaos.harness.pair.sites import OTHER, SITES, RealSites
 from twinlog.errors import TwinlogError
 
 PATIENCE_S = 6.0  # how long the pair may repair itself before a command
@@ -27,7 +27,7 @@ _PLACEHOLDER = re.compile(r"(?:^|\s)[A-Z]{3,}(?:\s|$)|[<\[]")
 
 
 class Recovery:
-    def __init__(self, sites: RealSites, commands: Commands, now_s: Callable[[], float], note: Callable[[str], None]) -> None:
+    def __init__(self, sites: AskedSites, commands: Commands, now_s: Callable[[], float], note: Callable[[str], None]) -> None:
         self._sites, self._commands, self._now_s, self._note = sites, commands, now_s, note
         self._tried: dict[str, int] = {}
 
@@ -36,7 +36,8 @@ class Recovery:
         end_s, quiet_s = self._now_s() + within_s, self._now_s() + PATIENCE_S
         self._tried.clear()
         while self._now_s() < end_s:
-            self._start_what_died()
+            for site in self._sites.revive():
+                self._note(f"the gateway of site {site} is started")
             documents = await self._documents()
             if is_whole(documents) and (await self._commands.ask("status")).code == 0:
                 return ""
@@ -46,15 +47,8 @@ class Recovery:
             await asyncio.sleep(POLL_S)
         return describe(await self._documents())
 
-    def _start_what_died(self) -> None:
-        for site in SITES:
-            if not self._sites.is_running(site):
-                self._note(f"the gateway of site {site} is started")
-                self._sites.start(site)
-
     async def _documents(self) -> dict[str, dict[str, Any]]:
-        answers = await asyncio.to_thread(self._sites.direct.ask_all, "/v1/cluster")
-        return {site: answer for site, answer in answers.items() if isinstance(answer, dict)}
+        return await asyncio.to_thread(self._sites.documents)
 
     async def _help(self, documents: Mapping[str, Mapping[str, Any]]) -> None:
         """One command: that of `advise`, else one that a site names, else the handbook's; each twice at most, then the next."""
@@ -90,7 +84,12 @@ class Recovery:
 
 
 def is_whole(documents: Mapping[str, Mapping[str, Any]]) -> bool:
-    roles = sorted(str(document.get("role")) for document in documents.values())
+    """Asynchronous by choice is whole."""
+    def role(document: Mapping[str, Any]) -> str:
+        by_choice = document.get("role") == "DOWNGRADE_ACTIVE" and document.get("policy") == "performance"
+        return "ACTIVE" if by_choice else str(document.get("role"))
+
+    roles = sorted(role(document) for document in documents.values())
     return roles == sorted(WHOLE) and not any(document.get("operation") for document in documents.values())
 
 

@@ -19,6 +19,9 @@ from pathlib import Path
 
 import msgspec
 
+from chaos.harness.pair.asked import OTHER as OTHER
+from chaos.harness.pair.asked import SITES as SITES
+from chaos.harness.pair.asked import AskedSites
 from chaos.harness.pair.parts import GATEWAY_LINKS, PLAIN, Parts
 from chaos.harness.pair.servers.servers import Servers
 from chaos.servers.ports import free_ports
@@ -26,10 +29,8 @@ from gateway.demo.child import start_child
 from gateway.demo.files import write_files
 from gateway.demo.servers import child_environ
 from twinlog.errors import TwinlogError, Unavailable
-from twinlog.sites import ALIVE, Sites
+from twinlog.sites import ALIVE
 
-SITES = ("a", "b")
-OTHER = {"a": "b", "b": "a"}
 SEGMENT_BYTES = 256 << 10  # small, so that segments come and go within a run
 FLUSH_INTERVAL_S = 2.0  # likewise: what a storage has applied is durable soon, and the logs are trimmed
 START_S = 120.0
@@ -48,7 +49,7 @@ class Lives:
     exits: list[int] = field(default_factory=list)
 
 
-class RealSites:
+class RealSites(AskedSites):
     """`links`: link -> the address of its proxy; `upstream`: link -> that of the one who is called. `bug`: a planted one, of
     every gateway. `environ`: what gateways get besides. `servers` are started by their own `start`, before `configure`."""
 
@@ -64,7 +65,7 @@ class RealSites:
         self.upstream = {**{link: self._addresses[link[2]] for link in GATEWAY_LINKS}, **self.servers.upstream}
         self.lives = {site: Lives() for site in SITES}
         self._died: list[tuple[str, int]] = []
-        self.direct = Sites(self.urls, look_s=2.0)
+        super().__init__(self.urls)
 
     @property
     def parts(self) -> Parts:
@@ -115,6 +116,12 @@ class RealSites:
             life.process = start_child(command, log, folder=self.folder, environ=environ)
         life.paused, life.wanted = False, True
         life.starts += 1
+
+    def revive(self) -> Sequence[str]:
+        dead = [site for site in SITES if not self.is_running(site)]
+        for site in dead:
+            self.start(site)
+        return dead
 
     def start_and_wait(self, site: str) -> None:
         """Returns when it answers, on new servers where they were lost. Raises Unavailable when it does not in time."""
@@ -222,7 +229,7 @@ class RealSites:
         for site in SITES:
             self.kill(site)
         self.servers.stop()
-        self.direct.close()
+        self.close()
 
     def unforeseen(self, site: str) -> list[str]:
         """Errors in the gateway's log that the product does not know: those with a traceback that ends in none of its own."""

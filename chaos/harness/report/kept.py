@@ -34,7 +34,7 @@ class Report(msgspec.Struct, frozen=True):
     name: str
     plan: str
     rounds: int
-    parts: Parts
+    parts: Parts | None
     bug: str
     lasted_s: float
     totals: Totals
@@ -46,8 +46,8 @@ class Report(msgspec.Struct, frozen=True):
     samples: list[Sample]
 
 
-def keep(run: Run, name: str, folder: Path) -> Path:
-    """Writes all of it; the page's path."""
+def keep(run: Run, name: str, folder: Path, again: str = "") -> Path:
+    """Writes all of it; the page's path. `again`: the command that runs it again, unless `replay` does."""
     document = Report(
         name, text(run.plan), run.rounds, run.parts, run.bug, run.lasted_s, totals(run.history), list(run.violations),
         list(run.verdicts), list(run.spans), list(run.typed), seconds(run.history), list(run.samples),
@@ -57,7 +57,7 @@ def keep(run: Run, name: str, folder: Path) -> Path:
     (folder / "history.edn").write_text(edn(run.history), encoding="utf-8")
     (folder / "plan.txt").write_text(text(run.plan), encoding="utf-8")
     shown = folder / "report.html"
-    shown.write_text(page(run, name, f"python -m chaos replay {folder / 'report.json'}"), encoding="utf-8")
+    shown.write_text(page(run, name, again or f"python -m chaos replay {folder / 'report.json'}"), encoding="utf-8")
     return shown
 
 

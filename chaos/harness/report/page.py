@@ -43,7 +43,7 @@ def page(run: Run, name: str, replay: str) -> str:
         ("longest time without an acknowledged write", f"{found.without_writes_s:.2f} s"),
         ("longest time without a read", f"{found.without_reads_s:.2f} s"), ("the run took", f"{run.lasted_s:.1f} s"),
         ("workload, clients, operations a second", f"{run.plan.workload}, {run.plan.clients}, {run.plan.rate:g}"),
-        ("parts of the pair", run.parts.told), ("planted bug", run.bug or "none"),
+        ("pair", run.pair), *((("planted bug", run.bug),) if run.bug else ()),
         ("again", replay),
     )
     parts = [

@@ -24,7 +24,7 @@ ROLE_COLOURS = {
     "CLOSED": "#b0413e", "FENCED": "#7a1f1d", "paused": "#555555", "down": "#111111", "silent": "#cccccc",
 }
 FAULT_COLOURS = ("#f4b6b2", "#f7d9a8", "#cfe3b4", "#b7dcec", "#d6c6ea", "#f2c4dd", "#d9d2c2")
-_COMMANDS = ("failover", "switchover", "rejoin", "degrade", "resync", "start")
+_COMMANDS = ("failover", "switchover", "rejoin", "degrade", "resync", "abort", "resume", "start")
 
 
 def timeline(run: Run) -> str:

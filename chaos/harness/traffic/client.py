@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from random import Random
 from typing import Any
 
+import msgspec
+
 from chaos.asking import asked, asked_page, failed, is_absence, shown
 from chaos.history.history import Ack, Operation, Outcome, Row
 from gateway.service.receipts import decode_receipt
@@ -26,10 +28,11 @@ PAGE_ROWS = 500
 
 
 class RealClient:
-    """One user. `urls`: site -> address; one of them alone for a stubborn one."""
+    """One user. `urls`: site -> address; one of them alone for a stubborn one. `prefix` begins the names of its tables at the
+    sites, and its idempotency keys."""
 
-    def __init__(self, name: str, urls: Mapping[str, str], patience: Patience, random: Random) -> None:
-        self._name, self._random, self.patience = name, random, patience
+    def __init__(self, name: str, urls: Mapping[str, str], patience: Patience, random: Random, prefix: str = "") -> None:
+        self._name, self._random, self.patience, self._prefix = prefix + name, random, patience, prefix
         self._view = PairView(urls)
         self._sites = {url: site for site, url in self._view.urls.items()}
         self._http = AsyncHttp()
@@ -43,10 +46,11 @@ class RealClient:
         """Never raises for what the pair answers."""
         self._asked += 1
         self._served_by = ""
+        named = self._named(operation)
         try:
             if operation.kind == "scan":
-                return await self._scan(operation)
-            result = await self._run(asked(operation, f"{self._name}-{self._asked}"))
+                return await self._scan(named)
+            result = await self._run(asked(named, f"{self._name}-{self._asked}"))
         except TwinlogError as error:
             if is_absence(operation, error):
                 return Outcome("ok", site=self._served_by)
@@ -58,6 +62,12 @@ class RealClient:
         receipt = decode_receipt(result.receipt)
         ack = Ack(self._served_by, receipt.epoch, receipt.seq, result.version, receipt.mode)
         return Outcome("ok", ack=ack, site=self._served_by)
+
+    def _named(self, operation: Operation) -> Operation:
+        if not self._prefix:
+            return operation
+        body = {**operation.body, "name": self._prefix + operation.table} if "name" in operation.body else operation.body
+        return msgspec.structs.replace(operation, table=self._prefix + operation.table, body=body)
 
     async def _scan(self, operation: Operation) -> Outcome:
         rows: list[Row] = []

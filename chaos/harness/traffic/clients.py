@@ -25,10 +25,13 @@ STUBBORN_MORE_S = 3.0  # than the longest pause
 
 
 class Traffic:
+    """`prefix` begins the names of all tables at the sites; the history has them without it."""
+
     def __init__(
-        self, plan: HarnessPlan, workload: Workload, urls: Mapping[str, str], recorder: Recorder, now_s: Callable[[], float]
+        self, plan: HarnessPlan, workload: Workload, urls: Mapping[str, str], recorder: Recorder, now_s: Callable[[], float],
+        prefix: str = "",
     ) -> None:
-        self._plan, self._workload, self._recorder, self._now_s = plan, workload, recorder, now_s
+        self._plan, self._workload, self._recorder, self._now_s, self._prefix = plan, workload, recorder, now_s, prefix
         self._urls = urls
         self._pause_s = plan.clients / plan.rate
         paused = [fault.for_s for fault in plan.faults if fault.kind == "pause"]
@@ -37,7 +40,7 @@ class Traffic:
         self._clients: list[RealClient] = []
 
     def _client(self, name: str, urls: Mapping[str, str], patience: Patience) -> RealClient:
-        client = RealClient(name, urls, patience, Random(f"{self._plan.seed} {name}"))
+        client = RealClient(name, urls, patience, Random(f"{self._plan.seed} {name}"), self._prefix)
         self._clients.append(client)
         return client
 

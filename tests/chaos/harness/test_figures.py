@@ -72,6 +72,7 @@ def test_the_page_shows_violations_with_their_calls_and_what_was_not_checked() -
         (Verdict("P1", "acknowledged", "it is there", VIOLATED, 4), Verdict("P3", "scans", "in order", HELD, 2),
          Verdict("P7", "bounded", "none stays", NOT_CHECKED, 0)),
         (Span("pause", "a", "", 2.0, 3.0),), (Sample("a", 0.0, "ACTIVE"), Sample("a", 5.0, "paused")), (), ("a note",), 7.0,
+        "somebody's",
     )
     shown = page(run, "scenario", "python -m chaos replay x")
     assert "1 invariants held, 1 violated, 1 not checked in this run" in shown

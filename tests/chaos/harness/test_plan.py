@@ -30,7 +30,7 @@ def test_a_plan_of_every_kind_is_read_back() -> None:
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 def test_every_kind_has_its_object(kind: Kind) -> None:
-    stage = Stage(sites=NOTHING, links=NOTHING, commands=NOTHING, active=lambda: "a", files=NOTHING)
+    stage = Stage(asked=NOTHING, links=NOTHING, commands=NOTHING, active=lambda: "a", files=NOTHING)
     assert effect_of(fault_of(kind), stage)
 
 

@@ -33,6 +33,13 @@ def test_what_the_sites_say_comes_with_their_word() -> None:
     assert _named(told) == [("rejoin a", "the status of site a")]
 
 
+def test_a_pair_that_is_asynchronous_by_choice_is_whole_and_a_degraded_one_is_not() -> None:
+    pair = {"a": site("DOWNGRADE_ACTIVE", policy="performance"), "b": site("STANDBY", policy="performance")}
+    assert is_whole(pair)
+    assert not is_whole({**pair, "a": site("DOWNGRADE_ACTIVE", policy="protect")})
+    assert not is_whole({**pair, "b": site("STANDBY", policy="performance", operation="op-1")})
+
+
 @pytest.mark.parametrize(("a", "b", "typed"), [
     ("FENCED", "DOWNGRADE_ACTIVE", "rejoin a --wait"), ("STANDBY", "DOWNGRADE_ACTIVE", "resync"),
     ("CLOSED", "STANDBY", "failover --to b"),

@@ -1,0 +1,115 @@
+"""The lives of both gateways: ends, starts, and times in which a process did not run although it had not ended.
+
+What always holds: a start behind a `stopping` is that of a gateway that was terminated, any other start one of a gateway that
+ended by itself or was killed; its end lies between its last line and that start, and the earliest that others say of it counts.
+A log that is silent although its site had much to say is that of a stopped process only if it speaks when it wakes.
+This module is pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from chaos.harness.incident.found import Found, Remark
+from chaos.harness.incident.sources import Asked, Event, Record
+
+SILENCE_S = 5.0  # a standby speaks of a silent active after so long (gateway/site/serving_judgement.py)
+BEFORE_S = 2.0  # of what somebody typed because of it, when nothing else says when it began
+AWAKE_S = 3.0  # an active that runs, and another one opens: by then it has said that it serves nobody
+_OTHER = {"a": "b", "b": "a"}
+
+
+def lives(record: Record) -> tuple[list[Found], list[Remark]]:
+    """Ends of processes, and stops."""
+    found: list[Found] = []
+    remarks: list[Remark] = []
+    for site in _OTHER:
+        events = [each for each in record.events if each.site == site]
+        found += _ends(site, events, record)
+        remarks += _last(site, events, record, found)
+    return [*found, *_stopped(record, found)], remarks
+
+
+def _ends(site: str, events: Sequence[Event], record: Record) -> list[Found]:
+    found = []
+    for at, start in enumerate(events):
+        if start.name != "started" or not at:
+            continue
+        begun = max((place for place in range(at) if events[place].name == "started"), default=0)
+        stop = next((each for each in events[begun:at] if each.name == "stopping"), None)
+        if stop is not None:
+            found.append(Found(stop.at_s, "terminate", site, (stop.source, start.source), start.at_s))
+            continue
+        last = events[at - 1]
+        from_s, why = _ended_s(site, last, start, record)
+        found.append(Found(from_s, "crash", site, (f"its log ends: {last.source}", why, start.source), start.at_s))
+    return found
+
+
+def _ended_s(site: str, last: Event, start: Event, record: Record) -> tuple[float, str]:
+    """Returns when it ended, and who says so."""
+    said = [
+        (each.at_s - SILENCE_S * (each.fields.get("about") == "active"), f"by then: {each.source}")
+        for each in _complaints(site, record)
+    ]
+    said += [(each.at_s - BEFORE_S, f"before {each.source}") for each in record.asked if _because_of(site, each)]
+    within = sorted(each for each in said if last.at_s < each[0] < start.at_s)
+    if within:
+        return within[0]
+    return max(last.at_s, start.at_s - BEFORE_S), "nobody says when it ended: shortly before its start, by assumption"
+
+
+def _complaints(site: str, record: Record) -> list[Event]:
+    """Events of the other site about this one's silence."""
+    return [
+        each for each in record.events
+        if each.site != site and each.name == "trouble" and each.fields.get("about") in ("peer", "way", "active")
+    ]
+
+
+def _because_of(site: str, asked: Asked) -> bool:
+    return asked.kind == "failover" and asked.event == "started" and asked.to == _OTHER[site]
+
+
+def _last(site: str, events: Sequence[Event], record: Record, found: list[Found]) -> list[Remark]:
+    """The end of the last process of a site, if it has one: a fault when the other site continued."""
+    begun = max((at for at, each in enumerate(events) if each.name == "started"), default=0)
+    stop = next((each for each in events[begun:] if each.name == "stopping"), None)
+    if stop is None:
+        return []
+    later = [each for each in record.events if each.site != site and each.at_s > stop.at_s and each.name in ("role", "trouble")]
+    if later or any(each.at_s > stop.at_s for each in record.asked):
+        found.append(Found(stop.at_s, "terminate", site, (stop.source, "and it was not started again")))
+        return []
+    return [Remark(stop.at_s, f"site {site} is stopped, and no more is known of it: {stop.source}")]
+
+
+def _stopped(record: Record, ends: Sequence[Found]) -> list[Found]:
+    """Stops of an active while the other site opens: had it run, it had noticed within seconds."""
+    found = []
+    for opening in record.events:
+        if opening.name != "role" or not str(opening.fields.get("cause", "")).startswith("opened"):
+            continue
+        site = _OTHER[opening.site]
+        events = [each for each in record.events if each.site == site]
+        for before, after in pairwise(events):
+            if not before.at_s < opening.at_s < after.at_s:
+                continue
+            ended = any(each.target == site and each.overlaps(before.at_s, after.at_s) for each in ends)
+            if ended or after.at_s - opening.at_s < AWAKE_S or not _was_active(site, opening.at_s, record):
+                continue
+            because = [each for each in record.asked if _because_of(site, each) and before.at_s < each.at_s < opening.at_s]
+            from_s = max(before.at_s, (because[-1].at_s if because else opening.at_s) - BEFORE_S)
+            sources = (
+                f"it is silent from {before.source}", f"while the other site opens: {opening.source}",
+                f"to {after.source}; when it began is an assumption",
+            )
+            found.append(Found(from_s, "pause", site, sources, after.at_s))
+    return found
+
+
+def _was_active(site: str, at_s: float, record: Record) -> bool:
+    own = [each for each in record.events if each.site == site and each.name == "role" and each.at_s < at_s]
+    roles = [each.fields.get("role") for each in own]
+    return bool(roles) and roles[-1] in ("ACTIVE", "DOWNGRADE_ACTIVE")
