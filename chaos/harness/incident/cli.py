@@ -44,7 +44,7 @@ def main(given: list[str]) -> int:
         sys.stderr.write(f"{error.message}\n")
         return 2
     again = "replay" if chosen.simulate else "run"
-    sys.stdout.write(f"{len(found.commands)} commands and {len(found.faults)} faults: python -m chaos {again} {chosen.out}\n")
+    sys.stdout.write(f"commands: {len(found.commands)}, faults: {len(found.faults)}; python -m chaos {again} {chosen.out}\n")
     return 0
 
 

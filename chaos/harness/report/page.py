@@ -60,14 +60,20 @@ def page(run: Run, name: str, replay: str) -> str:
         _table(("n:at", "command", "by the word of", "n:took", "ended"), (
             (f"{each.at_s:.1f} s", each.command, each.why, f"{each.ended_s - each.at_s:.1f} s", each.told) for each in run.typed
         )),
-        "<h2>Resources</h2>",
-        _table(("site", "", "n:at the beginning", "n:at most", "n:at the end"), (
-            (each.site, each.name, f"{each.first:,}", f"{each.most:,}", f"{each.last:,}") for each in resources(run.samples)
-        )),
+        *_resources(run),
         "<h2>Plan</h2>", f"<pre>{escape(text(run.plan))}</pre>", "<h2>Course</h2>",
         f"<pre>{escape(chr(10).join(run.notes))}</pre></html>",
     ]
     return "\n".join(parts)
+
+
+def _resources(run: Run) -> Iterable[str]:
+    found = resources(run.samples)
+    if found:
+        yield "<h2>Resources</h2>"
+        yield _table(("site", "", "n:at the beginning", "n:at most", "n:at the end"), (
+            (each.site, each.name, f"{each.first:,}", f"{each.most:,}", f"{each.last:,}") for each in found
+        ))
 
 
 def _faults(run: Run) -> str:

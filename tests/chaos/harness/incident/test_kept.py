@@ -84,7 +84,7 @@ async def test_the_command_writes_the_plan_and_nothing_where_the_journals_are(
     out = tmp_path / "plan.txt"
     given = [word for site, path in places for word in ("--site", f"{site}={path}")]
     assert await asyncio.to_thread(main, [*given, "--out", str(out)]) == 0
-    assert "3 commands and 1 faults: python -m chaos run" in capsys.readouterr().out
+    assert "commands: 3, faults: 1; python -m chaos run" in capsys.readouterr().out
     assert faults_of(out.read_text()) == LINES["active-killed"]
     out.unlink()
     assert contents(tmp_path) == before
