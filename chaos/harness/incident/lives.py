@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from chaos.harness.incident.found import Found, Remark
-from chaos.harness.incident.sources import Asked, Event, Record
+from chaos.harness.incident.record import Asked, Event, Record
 
 SILENCE_S = 5.0  # a standby speaks of a silent active after so long (gateway/site/serving_judgement.py)
 BEFORE_S = 2.0  # of what somebody typed because of it, when nothing else says when it began
