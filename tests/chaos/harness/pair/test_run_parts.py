@@ -23,7 +23,9 @@ SERVERS = (
     "needs hdfs\nworkload sets\nseconds 30\nat 2 crash dn-b for 2\nat 9 pause nn-b for 3\nat 16 down a>dfs-b for 2\n"
     "at 22 crash a for 4\nat 22.2 failover b\n"
 )
-PARTS = {("--coordinator", "no"): ALONE, ("--engine", "postgresql"): DATABASES, ("--dfs", "hdfs"): SERVERS}
+PARTS: dict[tuple[str, ...], str] = {
+    ("--coordinator", "no"): ALONE, ("--engine", "postgresql"): DATABASES, ("--dfs", "hdfs"): SERVERS,
+}
 
 
 def used_links(folder: Path) -> set[str]:
