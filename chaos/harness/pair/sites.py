@@ -40,11 +40,12 @@ POLL_S = 0.01
 
 @dataclass
 class Lives:
-    """The lives of one site's gateway. `wanted`: it is meant to run, and so a death is news."""
+    """The lives of one site's gateway. `wanted`: it is meant to run, and so a death is news. `coming`: somebody starts it."""
 
     process: subprocess.Popen[bytes] | None = None
     paused: bool = False
     wanted: bool = False
+    coming: bool = False
     starts: int = 0
     exits: list[int] = field(default_factory=list)
 
@@ -125,8 +126,12 @@ class RealSites(AskedSites):
 
     def start_and_wait(self, site: str) -> None:
         """Returns when it answers, on new servers where they were lost. Raises Unavailable when it does not in time."""
-        self.servers.build(site)
-        self.start(site)
+        self.lives[site].coming = True
+        try:
+            self.servers.build(site)
+            self.start(site)
+        finally:
+            self.lives[site].coming = False
         self.wait_for_answer(site)
 
     def wait_for_answer(self, site: str) -> None:
@@ -137,10 +142,11 @@ class RealSites(AskedSites):
                 self.direct.ask(site, "GET", ALIVE)
                 return
             except TwinlogError as error:
-                if not self.lives[site].wanted:
+                life = self.lives[site]
+                if not life.wanted and not life.coming:
                     return
-                if not self.is_running(site) or time.monotonic() > until_s:
-                    process = self.lives[site].process
+                if not (self.is_running(site) or life.coming) or time.monotonic() > until_s:
+                    process = life.process
                     ended = "" if process is None or process.returncode is None else f"; it ended with {process.returncode}"
                     raise Unavailable(f"site {site} does not answer: {error.message}{ended}") from error
             time.sleep(POLL_S)

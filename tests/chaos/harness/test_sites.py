@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -41,3 +42,14 @@ def test_an_end_that_was_wanted_or_is_excused_is_no_news(pair: RealSites) -> Non
     pair.start("b")
     pair.excuse("b")
     assert list(pair.died()) == []
+
+
+def test_an_operator_waits_for_a_site_that_is_coming_and_for_no_other(pair: RealSites) -> None:
+    pair.wait_for_answer("a")
+    pair.lives["a"].coming = True  # its servers are being built
+    with ThreadPoolExecutor(1) as threads:
+        waiting = threads.submit(pair.wait_for_answer, "a")
+        with pytest.raises(TimeoutError):
+            waiting.result(0.3)
+        pair.lives["a"].coming = False
+        waiting.result(60)

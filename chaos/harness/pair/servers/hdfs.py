@@ -9,6 +9,7 @@ Source: reference hdfs-clients.md ("Through a proxy").
 from __future__ import annotations
 
 import socket
+import threading
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
@@ -37,6 +38,7 @@ class OneDaemon:
 
     def __init__(self, cluster: HdfsCluster, daemon: Daemon) -> None:
         self._cluster, self._daemon = cluster, daemon
+        self._one_at_a_time = threading.Lock()
         self.is_paused = False
 
     @property
@@ -44,28 +46,33 @@ class OneDaemon:
         return self._daemon.is_running
 
     def start(self) -> None:
-        if self.is_running:
-            return
-        self.is_paused = False
-        self._daemon.start()
-        if self._daemon is self._cluster.name_node:
-            self._cluster.wait(lambda status: status.answers or not self.is_running, "the NameNode answers")
-            self._daemon.check()
+        with self._one_at_a_time:
+            if self.is_running:
+                return
+            self._daemon.start()
+            if self._daemon is self._cluster.name_node:
+                self._cluster.wait(lambda status: status.answers or not self.is_running, "the NameNode answers")
+                self._daemon.check()
 
     def terminate(self) -> None:
-        self._daemon.stop()
+        with self._one_at_a_time:
+            self._daemon.stop()
+            self.is_paused = False
 
     def kill(self) -> None:
-        self._daemon.kill()
-        self.is_paused = False
+        with self._one_at_a_time:
+            self._daemon.kill()
+            self.is_paused = False
 
     def pause(self) -> None:
-        self._daemon.pause()
-        self.is_paused = True
+        with self._one_at_a_time:
+            self._daemon.pause()
+            self.is_paused = True
 
     def resume(self) -> None:
-        self.is_paused = False
-        self._daemon.resume()
+        with self._one_at_a_time:
+            self.is_paused = False
+            self._daemon.resume()
 
 
 class SiteHdfs:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -25,6 +26,7 @@ class OnePostgres:
 
     def __init__(self, folder: Path, port: int) -> None:
         self.server = PostgresServer(folder, port)
+        self._one_at_a_time = threading.Lock()
         self.is_paused = False
 
     @property
@@ -32,28 +34,34 @@ class OnePostgres:
         return self.server.is_running
 
     def start(self) -> None:
-        if not self.is_running:
-            self.kill()  # it may have ended by itself
+        with self._one_at_a_time:
+            if self.is_running:
+                return
+            self.server.kill()  # it may have ended by itself
             try:
                 self.server.start()
             except NoPostgres as error:
                 raise Unavailable(str(error)) from error
 
     def terminate(self) -> None:
-        self.is_paused = False
-        self.server.stop()
+        with self._one_at_a_time:
+            self.server.stop()
+            self.is_paused = False
 
     def kill(self) -> None:
-        self.is_paused = False
-        self.server.kill()
+        with self._one_at_a_time:
+            self.server.kill()
+            self.is_paused = False
 
     def pause(self) -> None:
-        self.server.pause()
-        self.is_paused = True
+        with self._one_at_a_time:
+            self.server.pause()
+            self.is_paused = True
 
     def resume(self) -> None:
-        self.is_paused = False
-        self.server.resume()
+        with self._one_at_a_time:
+            self.is_paused = False
+            self.server.resume()
 
 
 class SitePostgres:

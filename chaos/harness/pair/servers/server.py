@@ -10,7 +10,8 @@ from typing import Protocol
 
 
 class Server(Protocol):
-    """One server: a process, or a few that live and die together. What is asked of it in vain raises TwinlogError."""
+    """One server: a process, or a few that live and die together. One thing is done to it at a time: whoever kills one that
+    starts waits until it has. What is asked of it in vain raises TwinlogError."""
 
     @property
     def is_running(self) -> bool:
