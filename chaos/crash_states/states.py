@@ -15,7 +15,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from chaos.crash_states.calls import Call
-from chaos.crash_states.disk import Disk, Place, Tree
+from chaos.crash_states.disk import Disk
+from chaos.crash_states.model import Model, Place, Tree
 
 _CHANCES = (0.1, 0.5, 0.9)
 
@@ -51,7 +52,7 @@ def crash_states(disk: Disk, calls: Iterable[Call], most: int, seed: int) -> Ite
                 yield CrashState(at, state[0], tree)
 
 
-def choices(disk: Disk, most: int, drawn: random.Random) -> Iterator[dict[Place, int]]:
+def choices(disk: Model, most: int, drawn: random.Random) -> Iterator[dict[Place, int]]:
     """Choices for Disk.tree: all that there are, or about `most`."""
     places = disk.places()
     keys = list(places)
@@ -94,7 +95,7 @@ def digest(tree: Tree) -> bytes:
     return hashed.digest()
 
 
-def _alone(disk: Disk, order: int) -> dict[Place, int]:
+def _alone(disk: Model, order: int) -> dict[Place, int]:
     """Only what the call `order` changed, with what the same places were before it."""
     upto, before = disk.taken_at(order), disk.taken_at(order - 1)
     return {place: count for place, count in upto.items() if count != before.get(place, 0)}
