@@ -19,6 +19,9 @@ from chaos.crash_states.disk import Disk
 from chaos.crash_states.model import Model, Place, Tree
 
 _CHANCES = (0.1, 0.5, 0.9)
+WAYS = LOST, KEPT, UP_TO, WITHOUT, SOME = (
+    "all of it lost", "all of it kept", "kept up to one call", "lost of one call", "some sectors and names kept",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +84,22 @@ def choices(disk: Model, most: int, drawn: random.Random) -> Iterator[dict[Place
         else:
             chance = drawn.choice(_CHANCES)
             yield {key: sum(drawn.random() < chance for _ in range(count)) for key, count in places.items()}
+
+
+def drawn_choice(model: Model, drawn: random.Random) -> tuple[str, dict[Place, int]]:
+    """One choice for Model.tree by chance, and what it is called: everything lost, everything kept, or a part in some way."""
+    places, orders = model.places(), model.orders()
+    way = drawn.choices(WAYS, (4, 1, 2, 2, 2))[0] if places else LOST
+    if way == LOST:
+        return way, {}
+    if way == KEPT:
+        return way, places
+    if way == UP_TO:
+        return way, model.taken_at(drawn.choice(orders))
+    if way == WITHOUT:
+        return way, model.taken_without(drawn.choice(orders))
+    chance = drawn.choice(_CHANCES)
+    return way, {key: sum(drawn.random() < chance for _ in range(count)) for key, count in places.items()}
 
 
 def digest(tree: Tree) -> bytes:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from chaos.fault_lines import Fault
-from chaos.harness.faults.files import BrokenFiles
+from chaos.harness.faults.files import BrokenFiles, PoweredFiles
 from chaos.harness.pair.commands import Commands
 from chaos.harness.pair.links import Links
 from chaos.harness.pair.sites import OTHER, SITES, RealSites
@@ -37,14 +37,15 @@ class Effect(Protocol):
 
 @dataclass
 class Stage:
-    """The things that faults act on. `active`: the site that the register names, None without one. `files`: None where no
-    fault of the plan needs them."""
+    """The things that faults act on. `active`: the site that the register names, None without one. `files`, `powered`:
+    None where no fault of the plan needs them."""
 
     sites: RealSites
     links: Links
     commands: Commands
     active: Callable[[], str | None]
     files: BrokenFiles | None = None
+    powered: PoweredFiles | None = None
     toxics: set[tuple[str, str, str]] = field(default_factory=set)  # (link, toxic, stream) in force
 
     def site(self, target: str) -> str | None:

@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -47,10 +47,14 @@ class Lives:
 
 
 class RealSites:
-    """`links`: link -> the port of its proxy. `bug`: a planted one, of every gateway. `environ`: what gateways get besides."""
+    """`links`: link -> the port of its proxy. `bug`: a planted one, of every gateway. `environ`: what gateways get besides.
+    `before_kill` gets the process that is about to be killed."""
 
-    def __init__(self, folder: Path, bug: str = "", environ: Mapping[str, str] | None = None) -> None:
-        self.folder, self.bug, self._environ = folder, bug, environ or {}
+    def __init__(
+        self, folder: Path, bug: str = "", environ: Mapping[str, str] | None = None,
+        before_kill: Callable[[int], None] = lambda pid: None,
+    ) -> None:
+        self.folder, self.bug, self._environ, self._before_kill = folder, bug, environ or {}, before_kill
         ports = free_ports(6)
         self.ports = {"a": ports[0], "b": ports[1]}
         self.links = {"c>a": ports[2], "c>b": ports[3], "a>b": ports[4], "b>a": ports[5]}
@@ -131,6 +135,10 @@ class RealSites:
 
     def kill(self, site: str) -> None:
         """SIGKILL; returns when it is gone."""
+        pid = self.pid(site)
+        if pid is not None:
+            self.lives[site].wanted = False
+            self._before_kill(pid)
         self._end(site, signal.SIGKILL)
 
     def terminate(self, site: str) -> bool:
@@ -200,7 +208,7 @@ class RealSites:
     def end(self) -> None:
         """Whatever runs is stopped."""
         for site in SITES:
-            self.kill(site)
+            self._end(site, signal.SIGKILL)
         self.direct.close()
 
     def unforeseen(self, site: str) -> list[str]:
