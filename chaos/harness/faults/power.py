@@ -54,12 +54,13 @@ class PowerLost:
 
     def _lose(self) -> str:
         sites, losses = self.stage.sites, self.powered.losses
-        losses.processes.cut(*filter(None, map(sites.pid, self.chosen)))
-        for site in self.chosen:
-            sites.kill(site)
         places = ("disk", "dfs") if self.fault.target == BOTH else ("disk",)
         folders = [sites.folder / site / PLACES[place] for site in self.chosen for place in places]
-        return losses.lose(folders, all_lost if self.fault.how == LOST else by_chance(self.powered.drawn))
+        with sites.starting:
+            losses.processes.cut(*filter(None, map(sites.pid, self.chosen)))
+            for site in self.chosen:
+                sites.kill(site)
+            return losses.lose(folders, all_lost if self.fault.how == LOST else by_chance(self.powered.drawn))
 
 
 def _effect(fault: Fault, stage: Stage) -> PowerLost:

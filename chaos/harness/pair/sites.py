@@ -12,6 +12,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -61,6 +62,7 @@ class RealSites:
         self.upstream = {"c>a": ports[0], "c>b": ports[1], "a>b": ports[1], "b>a": ports[0]}
         self.lives = {site: Lives() for site in SITES}
         self._died: list[tuple[str, int]] = []
+        self.starting = threading.Lock()  # while somebody holds it, no gateway starts
         self.direct = Sites(self.urls, look_s=2.0)
 
     @property
@@ -93,15 +95,15 @@ class RealSites:
     def start(self, site: str) -> None:
         """Returns at once. Nothing to do while it runs."""
         life = self.lives[site]
-        if self.is_running(site):
-            return
-        self._look(site)
         module = ["chaos.harness.bugs.launch", self.bug] if self.bug else ["twinlog"]
         command = [sys.executable, "-m", *module, "serve", "--config", str(self.folder / site / "site.toml")]
-        with (self.folder / site / "site.log").open("ab") as log:
+        with self.starting, (self.folder / site / "site.log").open("ab") as log:
+            if self.is_running(site):
+                return
+            self._look(site)
             life.process = start_child(command, log, folder=self.folder, environ={**child_environ(), **self._environ})
-        life.paused, life.wanted = False, True
-        life.starts += 1
+            life.paused, life.wanted = False, True
+            life.starts += 1
 
     def start_and_wait(self, site: str) -> None:
         """Returns when it answers. Raises Unavailable when it does not in time."""

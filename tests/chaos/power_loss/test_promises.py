@@ -37,8 +37,11 @@ STEP: st.SearchStrategy[Step] = st.one_of(
     st.tuples(st.just("mkdir"), st.just("/d")),
     st.tuples(st.just("sync-folder"), st.sampled_from(("/", "/d"))),
 )
-STEPS = st.lists(STEP, min_size=3, max_size=14)
-MANY = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+BEGIN: tuple[Step, ...] = (("make", "/a"), ("mkdir", "/d"), ("make", "/d/a"), ("sync-folder", "/"), ("sync-folder", "/d"))
+STEPS = st.tuples(st.integers(0, len(BEGIN)), st.lists(STEP, min_size=2, max_size=14)).map(
+    lambda drawn: [*BEGIN[: drawn[0]], *drawn[1]]
+)
+MANY = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @pytest.fixture(scope="module")
