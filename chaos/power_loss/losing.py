@@ -37,11 +37,12 @@ def by_chance(drawn: Random) -> Choice:
 
 class PowerLoss:
     """`watched`: the folders that can lose power, which are made here, and of each the part whose names change in the order of
-    the calls (Model.in_order). `folder` is for the record, on a disk with room, and exists."""
+    the calls (Model.in_order). `folder`, a new one, is for the record, on a disk with room."""
 
     def __init__(self, folder: Path, watched: Mapping[Path, str | None]) -> None:
-        for each in watched:
+        for each in (folder, *watched):
             each.mkdir(parents=True, exist_ok=True)
+        self._folder = folder
         self.processes = RecordedProcesses(folder, watched)
         self._played = Played({os.path.realpath(path): in_order for path, in_order in watched.items()})
         self._position = 0
@@ -81,8 +82,8 @@ class PowerLoss:
         return "; ".join(told)
 
     def close(self) -> None:
-        """The record goes."""
-        self.processes.record.unlink(missing_ok=True)
+        """All recorded processes have ended: the record goes."""
+        shutil.rmtree(self._folder)
 
     def _play(self) -> None:
         with self.processes.record.open("rb") as file:

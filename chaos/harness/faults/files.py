@@ -36,10 +36,8 @@ class PoweredFiles:
 
     def __init__(self, folder: Path, seed: int) -> None:
         self.drawn = Random(f"{seed} power")
-        record = folder / "power"
-        record.mkdir(parents=True)
         places = {"disk": "engine/rocksdb", "dfs": None}  # RocksDB relies on the order of names, as ext4 and XFS have it
-        self.losses = PowerLoss(record, {
+        self.losses = PowerLoss(folder / "power", {
             folder / site / PLACES[place]: in_order for site in SITES for place, in_order in places.items()
         })
 

@@ -17,6 +17,7 @@ from chaos.harness.faults.files import PLACES, PoweredFiles
 from chaos.harness.faults.kind import NO_ACTIVE, SITE_TARGETS, Kind, Stage
 from chaos.harness.pair.sites import SITES
 from chaos.power_loss.losing import all_lost, by_chance
+from twinlog.errors import Unavailable
 
 BOTH = "both"
 LOST = "lost"
@@ -43,7 +44,13 @@ class PowerLost:
         return await asyncio.to_thread(self._lose)
 
     async def heal(self) -> str:
-        await asyncio.gather(*(asyncio.to_thread(self.stage.sites.start_and_wait, site) for site in self.chosen))
+        return "; ".join(filter(None, await asyncio.gather(*map(self._start, self.chosen))))
+
+    async def _start(self, site: str) -> str:
+        try:
+            await asyncio.to_thread(self.stage.sites.start_and_wait, site)
+        except Unavailable as error:
+            return error.message  # whether it comes back after all, and why it ended, is judged at the end
         return ""
 
     def _sites(self) -> list[str]:

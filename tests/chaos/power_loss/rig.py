@@ -48,7 +48,6 @@ class Rig:
 @contextmanager
 def rig_at(folder: Path, *, in_order: str | None = None, environ: Mapping[str, str] | None = None) -> Iterator[Rig]:
     root, record = folder / "root", folder / "power"
-    record.mkdir(parents=True)
     power = PowerLoss(record, {root: in_order})
     with subprocess.Popen(
         [sys.executable, "-m", "tests.chaos.power_loss.programs.steps"], text=True, cwd=Path(__file__).resolve().parents[3],

@@ -32,7 +32,6 @@ def all_kept(model: Model) -> tuple[str, dict[Place, int]]:
 @pytest.mark.parametrize("program", ["wal", "rocks", "site_files", "directory_dfs"])
 def test_everything_that_the_product_does_to_its_files_is_seen(tmp_path: Path, program: str) -> None:
     root, record = tmp_path / "root", tmp_path / "power"
-    record.mkdir()
     for folder in ("coordinator", "dfs"):
         (root / folder).mkdir(parents=True)
     power = PowerLoss(record, {root: ""})
@@ -55,6 +54,12 @@ def test_each_way_of_writing_is_recorded_with_its_bytes(rig: Rig) -> None:
 def test_a_descriptor_that_syncs_each_write_needs_no_other_sync(rig: Rig, flag: str) -> None:
     rig.do(("make", "/a"), ("sync-folder", "/"), ("write-there", 0, "safe", "/a", flag), ("write", 0, 600, "lost"))
     assert rig.lost() == {"a": b"safesafe!"}
+
+
+def test_what_a_loss_left_is_durable(rig: Rig) -> None:
+    rig.do(("make", "/a"), ("write", 0, 0, "kept"))
+    assert rig.lost(all_kept) == {"a": b"kept"}
+    assert rig.lost() == {"a": b"kept"}
 
 
 def test_the_inode_of_a_file_that_is_gone_may_be_that_of_the_next_one(rig: Rig) -> None:
@@ -109,6 +114,7 @@ def test_nothing_begins_behind_a_cut_and_what_was_said_to_be_synced_is_left(rig:
     assert wait_for(lambda: all(len(content or b"") > 400 for content in rig.left().values()) and len(rig.left()) == 3)
     rig.power.processes.cut(rig.pid)
     cut = rig.left()
+    assert not wait_for(lambda: rig.left() != cut, 0.3)
     said = [line.split() for line in rig.kill().splitlines() if " " in line]
     assert rig.left() == cut
     left = rig.lost()
