@@ -1,4 +1,4 @@
-"""What is durable of a tree of files, what may be, and every tree that a power loss may leave of it.
+"""A model of a tree of files: the durable part, the part that may be durable, and every tree that a power loss may leave.
 
 What always holds: only a sync makes anything durable: of a file its bytes and its length, never its name; of a folder the names
 in it, never those above. A rename is atomic: the old name goes only where the new one is there. `cached` is what programs see.

@@ -97,7 +97,7 @@ def _killed(random: Random, at_s: float) -> list[Fault]:
 
 
 def _power_lost(random: Random, at_s: float) -> list[Fault]:
-    """With nobody to help, or the other site takes over; at times both sites at once."""
+    """A site loses power, at times both: nobody helps, or the other site takes over."""
     target = random.choice(("active", "standby", "both"))
     faults = [_at(at_s, "power-loss", target, random.uniform(0.5, 6.0), random.choice(("", "lost")))]
     if target == "active" and random.random() < 0.5:

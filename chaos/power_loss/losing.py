@@ -50,7 +50,7 @@ class PowerLoss:
             self.renewed(path)
 
     def renewed(self, folder: Path) -> None:
-        """What stands there now was put there by nobody who is recorded, and is durable."""
+        """Takes the content of the folder as it is now, made by somebody who is not recorded, for durable."""
         self._play()
         root = Path(os.path.realpath(folder))
         root.mkdir(exist_ok=True)
@@ -61,7 +61,7 @@ class PowerLoss:
     def lose(self, folders: Sequence[Path], choice: Choice) -> str:
         """Nobody uses the folders: who did is cut and dead. Returns what was lost, for people. Raises Unavailable."""
         self._play()
-        told = []
+        shown = []
         for folder in folders:
             root = Path(os.path.realpath(folder))
             model = self._played.models[str(root)]
@@ -69,7 +69,7 @@ class PowerLoss:
             if different := equal_trees(cached, read_tree(root), except_for=UNSEEN):
                 raise Unavailable(
                     f"the record does not show all that was done to {', '.join(different[:SHOWN])} in {root}: what is durable"
-                    " there cannot be told"
+                    " there is not known"
                 )
             way, taken = choice(model)
             left = model.tree(taken)
@@ -78,8 +78,8 @@ class PowerLoss:
                 shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
             write_tree(left, root)
             self.renewed(root)
-            told.append(f"{folder.parent.name}/{folder.name}: of what was not synced, {way}" + _listed(changed))
-        return "; ".join(told)
+            shown.append(f"{folder.parent.name}/{folder.name}: of what was not synced, {way}" + _listed(changed))
+        return "; ".join(shown)
 
     def close(self) -> None:
         """All recorded processes have ended: the record goes."""

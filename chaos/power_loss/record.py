@@ -1,6 +1,6 @@
 """The record that recorded.c writes: one entry for each call that changed a recorded file, or made it durable.
 
-What always holds: entries stand in an order in which their callers went on; the last one may still be on its way into the
+What always holds: entries stand in an order in which their callers continued; the last one may still be on its way into the
 file, and is left for the next time.
 This module is pure.
 """

@@ -43,7 +43,7 @@ class PoweredFiles:
 
 
 def environ_of(files: BrokenFiles | None, powered: PoweredFiles | None) -> dict[str, str]:
-    """What gateways get besides: the libraries, in the order in which calls pass them."""
+    """Returns the environment for gateways: it names the libraries, in the order in which calls pass them."""
     environs = [*([files.faults.environ()] if files else []), *([powered.losses.processes.environ()] if powered else [])]
     preloaded = ":".join(each["LD_PRELOAD"] for each in environs)
     return {name: value for each in environs for name, value in each.items()} | ({"LD_PRELOAD": preloaded} if environs else {})

@@ -1,4 +1,4 @@
-"""What POSIX promises to be there after a power loss, and nothing else: a second account that shares no code with the model.
+"""The files that POSIX promises after a power loss, and no others: a second account that shares no code with the model.
 
 What always holds: a file has the bytes and the length of its last sync, and the sectors of a write that synced itself; a folder
 has the names of its last sync; a rename out of a folder that is synced is whole.

@@ -1,4 +1,4 @@
-"""What is left after a power loss: what POSIX promises and nothing more when all is lost, and by chance a legal state."""
+"""A loss of all leaves what POSIX promises and nothing more; a loss by chance leaves a legal state."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ def test_a_change_that_the_library_does_not_see_is_noticed(rig: Rig) -> None:
     assert rig.left() == {"a": b"Seen"}
 
 
-def test_a_folder_that_somebody_else_made_anew_is_known_when_it_is_told(rig: Rig) -> None:
+def test_a_folder_that_somebody_else_made_anew_is_known_when_it_is_renewed(rig: Rig) -> None:
     rig.do(("make", "/a"), ("sync-folder", "/"))
     shutil.rmtree(rig.root)
     rig.root.mkdir()
@@ -140,7 +140,7 @@ def test_a_record_that_could_not_be_written_is_an_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [None, b"", bytes(100)])
-def test_a_table_that_is_missing_or_broken_is_told_and_nothing_is_touched(tmp_path: Path, content: bytes | None) -> None:
+def test_a_table_that_is_missing_or_broken_is_shown_and_nothing_is_touched(tmp_path: Path, content: bytes | None) -> None:
     with rig_at(tmp_path) as rig:
         if content is not None:
             (tmp_path / "table").write_bytes(content)
