@@ -2,8 +2,8 @@
 
 What always holds: the gateway is cut before it is killed, so that everything it did is known; a site that does not run can lose
 power, too, with what was written before its end. A site loses its data directory. Its DFS loses power only with both sites: it
-stands for a file system on several machines, and its writer, the other site's gateway, would keep files open that change below it,
-which no client of such a file system can. Nobody writes to it while both are dead.
+stands for a file system on several machines, and its writer, the other site's gateway, would keep files open that change below
+it, which no client of such a file system sees. Nobody writes to it while both are dead.
 Source: docs/decisions/2026-11-24-power-loss-of-real-processes.md.
 """
 
