@@ -34,7 +34,7 @@ STEP: st.SearchStrategy[Step] = st.one_of(
     st.tuples(st.sampled_from(("sync", "datasync")), FILE),
     st.tuples(st.sampled_from(("unlink", "empty", "rmdir")), PATH),
     st.tuples(st.sampled_from(("rename", "link")), PATH, PATH),
-    st.tuples(st.just("mkdir"), st.just("/d")),
+    st.sampled_from((("mkdir", "/d"), ("rename", "/a", "/d/b"), ("rename", "/d/a", "/b"), ("rename", "/d/a", "/a"))),
     st.tuples(st.just("sync-folder"), st.sampled_from(("/", "/d"))),
 )
 BEGIN: tuple[Step, ...] = (("make", "/a"), ("mkdir", "/d"), ("make", "/d/a"), ("sync-folder", "/"), ("sync-folder", "/d"))
