@@ -20,7 +20,7 @@ VARIABLE = "POWER_LOSS_TABLE"
 SOURCE = Path(__file__).with_name("recorded.c")
 MAGIC = b"pwrlss1"
 FOLDERS, LIVES, NAME_BYTES = 8, 1024, 464
-END_S = 10.0  # until a call that was under way must have ended
+END_S = 30.0  # until a call that was under way must have ended
 POLL_S = 0.001
 
 
