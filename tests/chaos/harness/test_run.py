@@ -24,7 +24,7 @@ WOKEN = "workload registers\nseconds 12\nat 3 pause a for 7\nat 3.2 failover b\n
 SLOW = "workload registers\nseconds 10\nat 1 latency c-ab for 5 how 20/10\nat 7 reset a-b for 1\n"
 SYNC = "workload sets\nseconds 8\nat 2 sync-fails a for 4 how wal/10\n"
 ALONE = "workload sets\nseconds 9\nat 1 terminate b\nat 2 degrade active\nat 6 power-loss active for 1 how lost\n"
-BOTH = "workload sets\nseconds 16\nat 3 power-loss both how lost\nat 3.2 start b\nat 14 failover b\n"
+BOTH = "workload sets\nseconds 16\nat 3 power-loss both how lost\nat 4 site-lost a\nat 4.5 start b\nat 14 failover b\n"
 STANDBY = "workload sets\nseconds 6\nat 3 power-loss standby for 1 how lost\n"
 PLANS = {
     "ack-before-remote": FAILOVER, "serves-when-woken": WOKEN, "answer-of-another": SLOW, "syncs-again": SYNC,
