@@ -15,9 +15,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from chaos.crash_states.calls import Call
-from chaos.crash_states.disk import Disk, Place, Tree
+from chaos.crash_states.disk import Disk
+from chaos.crash_states.model import Model, Place, Tree
 
 _CHANCES = (0.1, 0.5, 0.9)
+WAYS = LOST, KEPT, UP_TO, WITHOUT, SOME = (
+    "all of it lost", "all of it kept", "kept up to one call", "lost of one call", "some sectors and names kept",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +55,7 @@ def crash_states(disk: Disk, calls: Iterable[Call], most: int, seed: int) -> Ite
                 yield CrashState(at, state[0], tree)
 
 
-def choices(disk: Disk, most: int, drawn: random.Random) -> Iterator[dict[Place, int]]:
+def choices(disk: Model, most: int, drawn: random.Random) -> Iterator[dict[Place, int]]:
     """Choices for Disk.tree: all that there are, or about `most`."""
     places = disk.places()
     keys = list(places)
@@ -82,6 +86,22 @@ def choices(disk: Disk, most: int, drawn: random.Random) -> Iterator[dict[Place,
             yield {key: sum(drawn.random() < chance for _ in range(count)) for key, count in places.items()}
 
 
+def drawn_choice(model: Model, drawn: random.Random) -> tuple[str, dict[Place, int]]:
+    """One choice for Model.tree by chance, and what it is called: everything lost, everything kept, or a part in some way."""
+    places, orders = model.places(), model.orders()
+    way = drawn.choices(WAYS, (4, 1, 2, 2, 2))[0] if places else LOST
+    if way == LOST:
+        return way, {}
+    if way == KEPT:
+        return way, places
+    if way == UP_TO:
+        return way, model.taken_at(drawn.choice(orders))
+    if way == WITHOUT:
+        return way, model.taken_without(drawn.choice(orders))
+    chance = drawn.choice(_CHANCES)
+    return way, {key: sum(drawn.random() < chance for _ in range(count)) for key, count in places.items()}
+
+
 def digest(tree: Tree) -> bytes:
     """Equal for trees that nobody can distinguish by names, bytes and hard links."""
     numbers: dict[int, int] = {}
@@ -94,7 +114,7 @@ def digest(tree: Tree) -> bytes:
     return hashed.digest()
 
 
-def _alone(disk: Disk, order: int) -> dict[Place, int]:
+def _alone(disk: Model, order: int) -> dict[Place, int]:
     """Only what the call `order` changed, with what the same places were before it."""
     upto, before = disk.taken_at(order), disk.taken_at(order - 1)
     return {place: count for place, count in upto.items() if count != before.get(place, 0)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from chaos.crash_states.disk import Tree
+from chaos.crash_states.model import Tree
 
 
 def write_tree(tree: Tree, folder: Path) -> None:

@@ -25,6 +25,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "next.h"
+
 enum { LOOK = 1, OPEN = 2, MAKE = 4, DROP = 8, WRITE = 16, SYNC = 32 }; /* kinds of calls */
 enum { SLOW = 1, FAIL = 2, FREEZE = 3, FULL = 4, FAIL_SYNC = 5 };       /* actions */
 enum { RULES = 16, DESCRIPTORS = 65536 };
@@ -55,11 +57,6 @@ struct call { /* `path` is empty where no path is known, as for a socket */
 static const char MAGIC[8] = "dskflt1";
 static struct table *table;
 static _Atomic uint64_t failed_sync[DESCRIPTORS]; /* the rule by which a sync of this descriptor failed */
-
-#define NEXT(type, name, ...)                 \
-    static type (*next)(__VA_ARGS__);         \
-    if (!next)                                \
-    next = (type (*)(__VA_ARGS__))dlsym(RTLD_NEXT, #name)
 
 __attribute__((constructor)) static void attach(void) {
     const char *path = getenv("DISK_FAULTS_TABLE");
@@ -162,27 +159,6 @@ static int on_descriptor(int descriptor, int kinds, off_t offset, size_t bytes) 
         return 0;
     call.path[length] = 0;
     return judged(&call);
-}
-
-/* The folder without links and dots, as /proc shows it, and the last name as it is given. */
-static void resolve(int folder, const char *path, char out[PATH_MAX]) {
-    char whole[PATH_MAX], link[32];
-    if (path[0] != '/' && folder != AT_FDCWD) {
-        snprintf(link, sizeof link, "/proc/self/fd/%d", folder);
-        ssize_t length = readlink(link, out, PATH_MAX - 1);
-        out[length > 0 ? length : 0] = 0;
-        if (snprintf(whole, sizeof whole, "%s/%s", out, path) >= PATH_MAX)
-            whole[0] = 0;
-    } else
-        snprintf(whole, sizeof whole, "%s", path);
-    char *slash = strrchr(whole, '/');
-    const char *name = slash ? slash + 1 : whole;
-    if (slash)
-        *slash = 0;
-    char *found = realpath(slash == NULL ? "." : whole[0] ? whole : "/", NULL);
-    if (snprintf(out, PATH_MAX, "%s/%s", found ? found : whole, name) >= PATH_MAX)
-        out[0] = 0;
-    free(found);
 }
 
 static int on_path(int folder, const char *path, int kinds) {

@@ -40,7 +40,7 @@ def drawn(seed: int, number: int, parts: Parts) -> HarnessPlan:
         faults += _site_lost(random, at_s)
         at_s += 40.0
     while at_s < SECONDS - QUIET_S:
-        faults += random.choice((_active_lost, _active_stopped, _standby_away, _switched, _killed))(random, at_s)
+        faults += random.choice((_active_lost, _active_stopped, _standby_away, _switched, _killed, _power_lost))(random, at_s)
         at_s += random.uniform(12.0, 30.0)
     faults += [_of_a_link(random, parts) for _ in range(random.randint(2, 6))]
     faults += [_of_a_disk(random, parts) for _ in range(random.randint(1, 4))]
@@ -104,6 +104,15 @@ def _killed(random: Random, at_s: float) -> list[Fault]:
     both = random.random() < 0.4
     targets = ("a", "b") if both else (random.choice(("active", "standby")),)
     return [_at(at_s + random.uniform(0.0, 1.0), "crash", target, random.uniform(0.2, 5.0)) for target in targets]
+
+
+def _power_lost(random: Random, at_s: float) -> list[Fault]:
+    """A site loses power, at times both: nobody helps, or the other site takes over."""
+    target = random.choice(("active", "standby", "both"))
+    faults = [_at(at_s, "power-loss", target, random.uniform(0.5, 6.0), random.choice(("", "lost")))]
+    if target == "active" and random.random() < 0.5:
+        faults.append(_at(at_s + random.uniform(0.2, 2.0), "failover", "standby"))
+    return faults
 
 
 def _site_lost(random: Random, at_s: float) -> list[Fault]:

@@ -20,10 +20,10 @@ from chaos.disk_faults.control import DiskFaults
 from chaos.fault_lines import Fault
 from chaos.harness import status
 from chaos.harness.epochs import with_epochs
-from chaos.harness.faults.files import BrokenFiles
+from chaos.harness.faults.files import BrokenFiles, PoweredFiles, environ_of
 from chaos.harness.faults.kind import Stage
 from chaos.harness.faults.links import CUTTING, LINGERING, links_of
-from chaos.harness.faults.registry import need_the_library
+from chaos.harness.faults.registry import need_the_library, need_the_record
 from chaos.harness.nemesis import Nemesis, Span
 from chaos.harness.pair.commands import Commands, Typed
 from chaos.harness.pair.health import Health
@@ -84,7 +84,8 @@ class Harness:
         self.recorder = Recorder()
         faulty = need_the_library(plan.faults)
         self.files = BrokenFiles(folder, DiskFaults(folder / "disk-faults")) if faulty else None
-        self.sites = RealSites(folder, bug, self.files.faults.environ() if self.files else {}, parts)
+        self.powered = PoweredFiles(folder, plan.seed) if need_the_record(plan.faults) else None
+        self.sites = RealSites(folder, bug, environ_of(self.files, self.powered), parts, self._before_kill)
         self.server = Toxiproxy(folder / "toxiproxy")
         self.links = Links(self.server, self.sites.upstream, self.sites.links)
         self.register = watch_of(self.sites, self.now_s, self.recorder.note)
@@ -92,9 +93,8 @@ class Harness:
         self.sampler = Sampler(self.sites, self.now_s)
         self.recovery = Recovery(self.sites, self.commands, self.now_s, self.note)
         self.health = Health(self.sites, self.now_s)
-        self.nemesis = Nemesis(
-            Stage(self.sites, self.links, self.commands, lambda: self.register.active, self.files), self.now_s, self.note
-        )
+        stage = Stage(self.sites, self.links, self.commands, lambda: self.register.active, self.files, self.powered)
+        self.nemesis = Nemesis(stage, self.now_s, self.note)
         self.workload = WORKLOADS[plan.workload](Random(f"{plan.seed} workload"))
         self.traffic = Traffic(plan, self.workload, self.sites.client_urls, self.recorder, self.now_s)
 
@@ -114,6 +114,8 @@ class Harness:
         """To the end. Raises TwinlogError when the harness itself cannot continue."""
         with ExitStack() as around:
             around.callback(self.server.stop)
+            if self.powered:
+                around.callback(self.powered.losses.close)
             around.callback(self.sites.end)
             self.server.start()
             await asyncio.to_thread(self.sites.servers.start)
@@ -133,6 +135,10 @@ class Harness:
             self.sampler.samples, self.commands.typed, self.notes, self.now_s(), self.sites.parts.told, self.sites.parts,
         )
 
+    def _before_kill(self, pid: int) -> None:
+        if self.powered:
+            self.powered.losses.processes.cut(pid)
+
     # ---- the course of a run
     async def _main(self) -> None:
         self.recorder.note(limits_of(self.plan.faults))
@@ -142,6 +148,8 @@ class Harness:
             raise Unavailable(f"the pair did not start in {START_S:.0f} s; see {self.sites.folder}/*/site.log")
         if self.files and not all(self.files.faults.is_attached(self.sites.pid(site) or 0) for site in SITES):
             raise Unavailable(f"a gateway runs without the library that breaks its disk; see {self.sites.folder}/*/site.log")
+        if self.powered and not all(self.powered.losses.processes.is_attached(self.sites.pid(site) or 0) for site in SITES):
+            raise Unavailable(f"a gateway runs without the library that records its disk; see {self.sites.folder}/*/site.log")
         self.note("the pair is open, behind its links")
         await self.traffic.make_tables()
         sampling = asyncio.create_task(self.sampler.keep())

@@ -1,6 +1,8 @@
-"""The files of both sites while the library stands in their gateways, which makes calls on them slow, hang or fail.
+"""The files of both sites while libraries stand in their gateways: one that makes calls on them slow, hang or fail, and one
+that records them for a power loss.
 
-What always holds: `broken` keeps what must not be; a plan calls a site's files by the names of PLACES.
+What always holds: `broken` keeps what must not be; a plan calls a site's files by the names of PLACES; a call that fails by a
+rule is not recorded, for it did not happen.
 Source: docs/decisions/2026-11-24-faults-of-files-inside-the-process.md.
 """
 
@@ -9,8 +11,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from random import Random
 
 from chaos.disk_faults.control import DiskFaults
+from chaos.harness.pair.sites import SITES
+from chaos.power_loss.losing import PowerLoss
 
 PLACES: Mapping[str, str] = {  # what a plan calls it -> where it begins, below a site's folder
     "disk": "data", "wal": "data/wal", "engine": "data/engine", "journal": "data/journal.db", "dfs": "dfs",
@@ -24,3 +29,21 @@ class BrokenFiles:
     folder: Path
     faults: DiskFaults
     broken: list[str] = field(default_factory=list)
+
+
+class PoweredFiles:
+    """The data and the DFS of both sites, below `folder`, on disks that can lose power. `seed`: of what is lost then."""
+
+    def __init__(self, folder: Path, seed: int) -> None:
+        self.drawn = Random(f"{seed} power")
+        places = {"disk": "engine/rocksdb", "dfs": None}  # RocksDB relies on the order of names, as ext4 and XFS have it
+        self.losses = PowerLoss(folder / "power", {
+            folder / site / PLACES[place]: in_order for site in SITES for place, in_order in places.items()
+        })
+
+
+def environ_of(files: BrokenFiles | None, powered: PoweredFiles | None) -> dict[str, str]:
+    """Returns the environment for gateways: it names the libraries, in the order in which calls pass them."""
+    environs = [*([files.faults.environ()] if files else []), *([powered.losses.processes.environ()] if powered else [])]
+    preloaded = ":".join(each["LD_PRELOAD"] for each in environs)
+    return {name: value for each in environs for name, value in each.items()} | ({"LD_PRELOAD": preloaded} if environs else {})

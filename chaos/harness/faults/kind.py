@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Protocol, cast
 
 from chaos.fault_lines import Fault
-from chaos.harness.faults.files import BrokenFiles
+from chaos.harness.faults.files import BrokenFiles, PoweredFiles
 from chaos.harness.pair.asked import OTHER, SITES, AskedSites
 from chaos.harness.pair.commands import Commands
 from chaos.harness.pair.links import Links
@@ -38,13 +38,14 @@ class Effect(Protocol):
 @dataclass
 class Stage:
     """The things that faults act on. `asked`: both sites. `active`: the site that the register names, None without one.
-    `files`: None where no fault of the plan needs them."""
+    `files`, `powered`: None where no fault of the plan needs them."""
 
     asked: AskedSites
     links: Links
     commands: Commands
     active: Callable[[], str | None]
     files: BrokenFiles | None = None
+    powered: PoweredFiles | None = None
     toxics: set[tuple[str, str, str]] = field(default_factory=set)  # (link, toxic, stream) in force
 
     @property

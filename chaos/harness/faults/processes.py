@@ -39,6 +39,9 @@ class OnProcess:
             return "" if await asyncio.to_thread(sites.terminate, site) else "SIGTERM was not heeded in time: SIGKILL"
         work = {"crash": sites.kill, "pause": sites.pause, "site-lost": sites.lose, "start": sites.start_and_wait}[self.kind]
         await asyncio.to_thread(work, site)
+        if self.kind == "site-lost" and self.stage.powered is not None:
+            for folder in (sites.data_dir(site), sites.folder / site / "dfs"):
+                self.stage.powered.losses.renewed(folder)
         return f"site {site}" if self.target != site else ""
 
     async def heal(self) -> str:

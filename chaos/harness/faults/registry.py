@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from chaos.fault_lines import Fault
-from chaos.harness.faults import commands, disks, links, processes
+from chaos.harness.faults import commands, disks, links, power, processes
 from chaos.harness.faults.kind import Effect, Kind, Stage
 
-KINDS: tuple[Kind, ...] = (*links.KINDS, *processes.KINDS, *disks.KINDS, *commands.KINDS)
+KINDS: tuple[Kind, ...] = (*links.KINDS, *processes.KINDS, *power.KINDS, *disks.KINDS, *commands.KINDS)
 BY_NAME: Mapping[str, Kind] = {kind.name: kind for kind in KINDS}
 _BREAK_FILES = frozenset(kind.name for kind in disks.KINDS)
+_LOSE_POWER = frozenset(kind.name for kind in power.KINDS)
 
 
 def effect_of(fault: Fault, stage: Stage) -> Effect:
@@ -24,3 +25,8 @@ def effect_of(fault: Fault, stage: Stage) -> Effect:
 def need_the_library(faults: Iterable[Fault]) -> bool:
     """Returns whether both gateways are to start with the library that breaks files."""
     return any(fault.kind in _BREAK_FILES for fault in faults)
+
+
+def need_the_record(faults: Iterable[Fault]) -> bool:
+    """Returns whether both gateways are to start with the library that records files."""
+    return any(fault.kind in _LOSE_POWER for fault in faults)

@@ -36,6 +36,8 @@ ROWS = (
     Row("sync-fails", "a sync fails, or writes are refused", ("sync-fails",)),
     Row("disk-hangs", "a disk hangs", ("disk-hangs",)),
     Row("stopped-active-wakes", "the active is stopped, loses its role, and wakes", ("active-stopped",)),
+    Row("power-lost", "a site loses power, or both do, with what was not synced",
+        ("power-lost-active", "power-lost-alone", "power-lost-both", "power-lost-standby"), ("tests/chaos/crash_states",)),
     Row("torn-write", "a frame is cut at every byte",
         elsewhere=("tests/storage/log/test_wal_recovery.py", "tests/chaos/crash_states")),
     Row("late-writer", "frames of an old epoch arrive late or twice", ("dfs-hangs", "active-stopped"),

@@ -12,8 +12,9 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -52,12 +53,14 @@ class Lives:
 
 class RealSites(AskedSites):
     """`links`: link -> the address of its proxy; `upstream`: link -> that of the one who is called. `bug`: a planted one, of
-    every gateway. `environ`: what gateways get besides. `servers` are started by their own `start`, before `configure`."""
+    every gateway. `environ`: what gateways get besides. `before_kill` gets the process that is about to be killed. `servers`
+    are started by their own `start`, before `configure`."""
 
     def __init__(
-        self, folder: Path, bug: str = "", environ: Mapping[str, str] | None = None, parts: Parts = PLAIN
+        self, folder: Path, bug: str = "", environ: Mapping[str, str] | None = None, parts: Parts = PLAIN,
+        before_kill: Callable[[int], None] = lambda pid: None,
     ) -> None:
-        self.folder, self.bug, self._environ = folder, bug, environ or {}
+        self.folder, self.bug, self._environ, self._before_kill = folder, bug, environ or {}, before_kill
         self.servers = Servers(parts, folder)
         listen = self.servers.listen
         first, second, *others = (f"127.0.0.1:{port}" for port in free_ports(2 + len(GATEWAY_LINKS), self.servers.ports))
@@ -66,6 +69,7 @@ class RealSites(AskedSites):
         self.upstream = {**{link: self._addresses[link[2]] for link in GATEWAY_LINKS}, **self.servers.upstream}
         self.lives = {site: Lives() for site in SITES}
         self._died: list[tuple[str, int]] = []
+        self.starting = threading.Lock()  # while somebody holds it, no gateway starts
         super().__init__(self.urls)
 
     @property
@@ -107,16 +111,16 @@ class RealSites(AskedSites):
     def start(self, site: str) -> None:
         """Returns at once. Nothing to do while it runs."""
         life = self.lives[site]
-        if self.is_running(site):
-            return
-        self._look(site)
         module = ["chaos.harness.bugs.launch", self.bug] if self.bug else ["twinlog"]
         command = [sys.executable, "-m", *module, "serve", "--config", str(self.folder / site / "site.toml")]
         environ = {**child_environ(), **self.servers.environ(site), **self._environ}
-        with (self.folder / site / "site.log").open("ab") as log:
+        with self.starting, (self.folder / site / "site.log").open("ab") as log:
+            if self.is_running(site):
+                return
+            self._look(site)
             life.process = start_child(command, log, folder=self.folder, environ=environ)
-        life.paused, life.wanted = False, True
-        life.starts += 1
+            life.paused, life.wanted = False, True
+            life.starts += 1
 
     def revive(self) -> Sequence[str]:
         dead = [site for site in SITES if not self.is_running(site)]
@@ -162,6 +166,10 @@ class RealSites(AskedSites):
 
     def kill(self, site: str) -> None:
         """SIGKILL; returns when it is gone."""
+        pid = self.pid(site)
+        if pid is not None:
+            self.lives[site].wanted = False
+            self._before_kill(pid)
         self._end(site, signal.SIGKILL)
 
     def terminate(self, site: str) -> bool:
@@ -233,7 +241,7 @@ class RealSites(AskedSites):
     def end(self) -> None:
         """Whatever runs is stopped."""
         for site in SITES:
-            self.kill(site)
+            self._end(site, signal.SIGKILL)
         self.servers.stop()
         self.close()
 

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from chaos.crash_states.calls import Call
-from chaos.crash_states.disk import Disk, Tree, equal_trees
+from chaos.crash_states.disk import Disk
+from chaos.crash_states.model import Tree, equal_trees
 from chaos.crash_states.recording import record
 from chaos.crash_states.states import CrashState, crash_states, digest
 from chaos.crash_states.trees import read_tree, write_tree

@@ -40,7 +40,7 @@ class Program:
 
     def left(self, most: int = 100_000, *, names_in_order: bool = False) -> list[dict[str, bytes | None]]:
         """The trees that a power loss behind the last call may leave."""
-        disk = Disk("/r", "/marks", names_in_order)
+        disk = Disk("/r", "/marks", in_order="" if names_in_order else None)
         said = self._says()
         trees = [state.tree for state in crash_states(disk, [*self.calls, said], most, seed=1) if state.marks]
         return [{name: None if node is None else node[1] for name, node in tree.items()} for tree in trees]

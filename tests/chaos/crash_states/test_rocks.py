@@ -59,7 +59,7 @@ def nothing_lost(found: Found, marks: tuple[str, ...]) -> str | None:
 
 def judged(folder: Path, *plants: Plant, most: int = MOST) -> Judged:
     """RocksDB itself relies on the order of names: it syncs the folder once for a MANIFEST and the CURRENT that names it."""
-    disk = Disk("", "", names_in_order=True)
+    disk = Disk("", "", in_order="")
     return judge(recorded("rocks", folder, plants, before=disk).states(most), start, nothing_lost)
 
 

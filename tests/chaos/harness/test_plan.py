@@ -30,7 +30,7 @@ def test_a_plan_of_every_kind_is_read_back() -> None:
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 def test_every_kind_has_its_object(kind: Kind) -> None:
-    stage = Stage(asked=NOTHING, links=NOTHING, commands=NOTHING, active=lambda: "a", files=NOTHING)
+    stage = Stage(asked=NOTHING, links=NOTHING, commands=NOTHING, active=lambda: "a", files=NOTHING, powered=NOTHING)
     assert effect_of(fault_of(kind), stage)
 
 
@@ -55,6 +55,7 @@ def test_every_scenario_can_be_read_and_says_what_happens(name: str) -> None:
     ("at 1 disk-slow a for 2 how wal/long", "line 1"),
     ("at 1 sync-fails a how wal", "sync-fails lasts"),
     ("at 1 failover b how well", "failover has no `how`"),
+    ("at 1 power-loss both how kept", "`how` of power-loss is one of , lost"),
     ("seconds 5\nat 6 crash a", "does not lie within the 5 s"),
     ("workload dance", "workload 'dance' is none of"),
     ("clients 0", "more than 0"),

@@ -23,7 +23,14 @@ FAILOVER = "workload sets\nseconds 8\nat 2 black-hole a>b for 2\nat 3 crash a\na
 WOKEN = "workload registers\nseconds 12\nat 3 pause a for 7\nat 3.2 failover b\n"
 SLOW = "workload registers\nseconds 10\nat 1 latency c-ab for 5 how 20/10\nat 7 reset a-b for 1\n"
 SYNC = "workload sets\nseconds 8\nat 2 sync-fails a for 4 how wal/10\n"
-PLANS = {"ack-before-remote": FAILOVER, "serves-when-woken": WOKEN, "answer-of-another": SLOW, "syncs-again": SYNC}
+ALONE = "workload sets\nseconds 9\nat 1 terminate b\nat 2 degrade active\nat 6 power-loss active for 1 how lost\n"
+BOTH = "workload sets\nseconds 16\nat 3 power-loss both how lost\nat 4 site-lost a\nat 4.5 start b\nat 14 failover b\n"
+STANDBY = "workload sets\nseconds 6\nat 3 power-loss standby for 1 how lost\n"
+PLANS = {
+    "ack-before-remote": FAILOVER, "serves-when-woken": WOKEN, "answer-of-another": SLOW, "syncs-again": SYNC,
+    "wal-not-synced": ALONE, "segment-name-not-synced": ALONE, "remote-log-not-synced": BOTH, "remote-name-not-synced": BOTH,
+    "note-not-synced": STANDBY,
+}
 
 
 def command(folder: Path, plan: str, *options: str) -> list[str]:
@@ -66,6 +73,17 @@ def test_a_pair_without_a_bug_holds_and_leaves_a_report_and_nothing_else(tmp_pat
     assert came_about == ["black-hole", "black-hole", "crash", "failover"]
     assert {sample["role"] for sample in report["samples"]} >= {"ACTIVE", "STANDBY", "down"}
     assert (tmp_path / "out" / "report.html").read_text().count("<svg") == 1
+    assert not left_by(tmp_path)
+
+
+@pytest.mark.parametrize("plan", [ALONE, BOTH, STANDBY], ids=["alone", "both", "standby"])
+def test_a_pair_without_a_bug_loses_its_power_and_nothing_else(tmp_path: Path, plan: str) -> None:
+    code, said, report = executed(tmp_path, plan)
+    assert code == 0, said
+    lost = [span for span in report["faults"] if span["kind"] == "power-loss"]
+    assert len(lost) == 1
+    assert "of what was not synced, all of it lost (" in lost[0]["told"]
+    assert not (tmp_path / "out" / "power").exists(), "the record is large"
     assert not left_by(tmp_path)
 
 

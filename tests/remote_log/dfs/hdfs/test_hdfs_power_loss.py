@@ -11,7 +11,8 @@ import shutil
 
 import pytest
 
-from chaos.crash_states.disk import Disk, equal_trees
+from chaos.crash_states.disk import Disk
+from chaos.crash_states.model import equal_trees
 from chaos.crash_states.recording import recorded_until_death
 from chaos.crash_states.trees import read_tree, write_tree
 from chaos.servers.hdfs_cluster import HdfsCluster
