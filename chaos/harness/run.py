@@ -84,14 +84,13 @@ class Harness:
         self.sites = RealSites(folder, bug, self.files.faults.environ() if self.files else {})
         self.server = Toxiproxy(folder / "toxiproxy")
         self.links = Links(self.server, self.sites.upstream, self.sites.links)
-        self.register = RegisterWatch(folder / "coordinator.db", self.now_s, self.recorder.note)
+        self.register = RegisterWatch(self.sites.coordinator, self.now_s, self.recorder.note)
         self.commands = Commands(self.sites.operator_config, self.now_s, self.note)
         self.sampler = Sampler(self.sites, self.now_s)
         self.recovery = Recovery(self.sites, self.commands, self.now_s, self.note)
         self.health = Health(self.sites, self.now_s)
-        self.nemesis = Nemesis(
-            Stage(self.sites, self.links, self.commands, lambda: self.register.active, self.files), self.now_s, self.note
-        )
+        stage = Stage(self.sites, self.links, self.commands, lambda: self.register.active, self.files, plan.seed)
+        self.nemesis = Nemesis(stage, self.now_s, self.note)
         self.workload = WORKLOADS[plan.workload](Random(f"{plan.seed} workload"))
         self.traffic = Traffic(plan, self.workload, self.sites.client_urls, self.recorder, self.now_s)
 
@@ -221,6 +220,8 @@ class Harness:
     def _check_processes(self) -> None:
         for site, code in self.sites.died():
             self.broken("internal", "processes", f"The gateway of site {site} ended by itself, with exit code {code}.")
+        for told in self.sites.mute:
+            self.broken("internal", "processes", told)
         for told in self.files.broken if self.files else ():
             self.broken("P1", "processes", told)
         for site in SITES:

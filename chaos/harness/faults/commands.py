@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from chaos.fault_lines import Fault
 from chaos.harness.faults.kind import NO_ACTIVE, SITE_TARGETS, Kind, Stage
 
+ACCEPT = "accept-data-loss"  # with a count that is `unknown`: what a register that went back or is lost needs
+
 
 @dataclass
 class Command:
@@ -16,6 +18,7 @@ class Command:
     stage: Stage
     verb: str
     target: str
+    accepts_loss: bool = False
 
     async def why_not(self) -> str:
         return "" if self.stage.site(self.target) is not None else NO_ACTIVE
@@ -25,6 +28,7 @@ class Command:
         if self.verb == "rejoin":  # which an operator types at a site that is there
             await asyncio.to_thread(self.stage.sites.wait_for_answer, site)
         words = {"failover": ["--to", site], "switchover": ["--to", site], "rejoin": [site, "--wait"]}.get(self.verb, [])
+        words += ["--accept-data-loss", "--count", "unknown"] if self.accepts_loss else []
         return (await self.stage.commands.run(self.verb, *words)).told
 
     async def heal(self) -> str:
@@ -33,11 +37,11 @@ class Command:
 
 
 def _effect(fault: Fault, stage: Stage) -> Command:
-    return Command(stage, fault.kind, fault.target)
+    return Command(stage, fault.kind, fault.target, fault.how == ACCEPT)
 
 
 KINDS = (
-    Kind("failover", SITE_TARGETS, "`twinlog failover --to`", _effect, lasts=False),
+    Kind("failover", SITE_TARGETS, "`twinlog failover --to`", _effect, lasts=False, how=("", ACCEPT)),
     Kind("switchover", SITE_TARGETS, "`twinlog switchover --to`", _effect, lasts=False),
     Kind("rejoin", SITE_TARGETS, "`twinlog rejoin --wait`", _effect, lasts=False),
     Kind("degrade", ("active",), "`twinlog degrade`", _effect, lasts=False),

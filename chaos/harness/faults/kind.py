@@ -38,13 +38,14 @@ class Effect(Protocol):
 @dataclass
 class Stage:
     """The things that faults act on. `active`: the site that the register names, None without one. `files`: None where no
-    fault of the plan needs them."""
+    fault of the plan needs them. `seed`: the plan's."""
 
     sites: RealSites
     links: Links
     commands: Commands
     active: Callable[[], str | None]
     files: BrokenFiles | None = None
+    seed: int = 0
     toxics: set[tuple[str, str, str]] = field(default_factory=set)  # (link, toxic, stream) in force
 
     def site(self, target: str) -> str | None:

@@ -35,22 +35,22 @@ class OnProcess:
         sites = self.stage.sites
         if self.kind == "terminate":
             return "" if await asyncio.to_thread(sites.terminate, site) else "SIGTERM was not heeded in time: SIGKILL"
-        work = {"crash": sites.kill, "pause": sites.pause, "site-lost": sites.lose, "start": sites.start_and_wait}[self.kind]
-        await asyncio.to_thread(work, site)
-        return f"site {site}" if self.target != site else ""
+        work = {"crash": sites.kill, "pause": sites.pause, "site-lost": sites.lose, "start": sites.start_and_hear}[self.kind]
+        refused = await asyncio.to_thread(work, site)
+        return f"refused: {refused}" if refused else f"site {site}" if self.target != site else ""
 
     async def heal(self) -> str:
         if self.kind == "pause":
             self.stage.sites.resume(self.chosen)
             return ""
         try:
-            await asyncio.to_thread(self.stage.sites.start_and_wait, self.chosen)
+            refused = await asyncio.to_thread(self.stage.sites.start_and_hear, self.chosen)
         except Unavailable:
             if self.stage.files is None or not self.stage.files.faults.in_force():
                 raise
             self.stage.sites.excuse(self.chosen)  # it is started again when all faults are healed
             return f"site {self.chosen} did not start on a broken disk"
-        return ""
+        return f"refused: {refused}" if refused else ""
 
 
 def _effect(fault: Fault, stage: Stage) -> OnProcess:

@@ -1,8 +1,8 @@
 """The way back to health: what an operator does who has nothing but the handbook and `twinlog status` and `advise`.
 
 What always holds: only commands are typed that the handbook (docs/operations.md) names, each with whose word it was; none of
-them accepts a loss of data; the pair is healthy when `twinlog status` ends with 0, and whoever waited for that in vain has
-found a pair that is stuck.
+them accepts a loss of data; where no command is left, what the handbook has people do by hand (acts.py); the pair is healthy
+when `twinlog status` ends with 0, and whoever waited for that in vain has found a pair that is stuck.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from chaos.harness.pair.acts import Acts
 from chaos.harness.pair.commands import Commands
 from chaos.harness.pair.sites import OTHER, SITES, RealSites
 from twinlog.errors import TwinlogError
@@ -30,6 +31,7 @@ class Recovery:
     def __init__(self, sites: RealSites, commands: Commands, now_s: Callable[[], float], note: Callable[[str], None]) -> None:
         self._sites, self._commands, self._now_s, self._note = sites, commands, now_s, note
         self._tried: dict[str, int] = {}
+        self._acts = Acts(sites, commands, note)
 
     async def bring_back(self, within_s: float = WITHIN_S) -> str:
         """Empty when the pair is healthy; else what it says it waits for: it is stuck."""
@@ -39,8 +41,11 @@ class Recovery:
             self._start_what_died()
             documents = await self._documents()
             if is_whole(documents) and (await self._commands.ask("status")).code == 0:
-                return ""
-            if self._now_s() > quiet_s and not any(document.get("operation") for document in documents.values()):
+                if not await self._acts.mend_unseen(documents):
+                    self._sites.foresee_nothing()
+                    return ""
+                quiet_s = self._now_s() + PATIENCE_S
+            elif self._now_s() > quiet_s and not any(document.get("operation") for document in documents.values()):
                 await self._help(documents)
                 quiet_s = self._now_s() + PATIENCE_S
             await asyncio.sleep(POLL_S)
@@ -48,7 +53,7 @@ class Recovery:
 
     def _start_what_died(self) -> None:
         for site in SITES:
-            if not self._sites.is_running(site):
+            if not self._sites.is_running(site) and not self._sites.refusal(site):
                 self._note(f"the gateway of site {site} is started")
                 self._sites.start(site)
 
@@ -57,13 +62,15 @@ class Recovery:
         return {site: answer for site, answer in answers.items() if isinstance(answer, dict)}
 
     async def _help(self, documents: Mapping[str, Mapping[str, Any]]) -> None:
-        """One command: that of `advise`, else one that a site names, else the handbook's; each twice at most, then the next."""
+        """One command: that of `advise`, else one that a site names, else the handbook's; each twice at most, then the next; then
+        what is done by hand."""
         named = [*await self._advised(), *_named(documents), *await self._unfinished(), *_handbook(documents)]
         for words, why in named:
             if self._tried.get(words, 0) < 2:
                 self._tried[words] = self._tried.get(words, 0) + 1
                 await self._commands.run(*words.split(), why=why)
                 return
+        await self._acts.help(documents)
 
     async def _advised(self) -> list[tuple[str, str]]:
         said = await self._commands.ask("advise")

@@ -1,0 +1,49 @@
+"""What faults have done to the files of a pair, as far as somebody has to come back to it: bytes that were turned, and newer
+copies that lie aside.
+
+What always holds: it says what was done, and nothing of what a gateway made of it; a damage is there as long as its file has
+other bytes than before.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+LOOK_BYTES = 16
+
+
+@dataclass(frozen=True)
+class Damage:
+    """At `offset` of `path`, where `was` stood. `site`: whose part `part` it is; of `remote` and `register`, the site by which
+    the log was written, not that on whose DFS it lies."""
+
+    site: str
+    part: str
+    path: Path
+    offset: int
+    was: bytes
+
+    @property
+    def is_there(self) -> bool:
+        try:
+            with self.path.open("rb") as file:
+                file.seek(self.offset)
+                return file.read(len(self.was)) != self.was
+        except FileNotFoundError:
+            return False
+
+
+@dataclass
+class Spoiled:
+    """`newest`: (site, part) -> the folder with what was there before an older copy was put back, if somebody still has it; of
+    the coordinator: ("w", "coordinator"). `restarted_for`: damages of a remote log for which its active was started again."""
+
+    damages: list[Damage] = field(default_factory=list)
+    newest: dict[tuple[str, str], Path] = field(default_factory=dict)
+    restarted_for: list[Damage] = field(default_factory=list)
+
+    def forget(self, site: str) -> None:
+        """The disk of `site` is another one."""
+        self.damages = [each for each in self.damages if each.site != site or each.part in ("remote", "register")]
+        self.newest = {key: folder for key, folder in self.newest.items() if key[0] != site or key[1] == "dfs"}
