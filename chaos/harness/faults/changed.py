@@ -22,6 +22,7 @@ from twinlog.errors import InvalidInput, TwinlogError, Unavailable
 
 TREE = Path(__file__).resolve().parents[3]
 CONFIG, TREE_OF = "wrong-config", "release"
+BEFORE = "61bca8db"  # there is no release yet: the last commit of 2026-11-23
 _COMMIT = re.compile(r"[0-9a-f]{7,40}")
 
 
@@ -139,7 +140,7 @@ def exported(commit: str, folder: Path) -> Path:
 
 def _commit(fault: Fault) -> None:
     if not _COMMIT.fullmatch(fault.how):
-        raise InvalidInput(f"`how` of {TREE_OF} is a commit: 7 to 40 digits hex")
+        raise InvalidInput(f"`how` of {TREE_OF} is a commit, 7 to 40 digits hex, as {BEFORE}")
 
 
 def _effect(fault: Fault, stage: Stage) -> Otherwise:
@@ -148,5 +149,5 @@ def _effect(fault: Fault, stage: Stage) -> Otherwise:
 
 KINDS = (
     Kind(CONFIG, SITE_TARGETS, f"started with a wrong `how`: {', '.join(WRONG)}", _effect, how=tuple(WRONG)),
-    Kind(TREE_OF, SITE_TARGETS, "started by the gateway of commit `how`", _effect, check=_commit),
+    Kind(TREE_OF, SITE_TARGETS, f"started by the gateway of commit `how`, as {BEFORE}", _effect, how=(BEFORE,), check=_commit),
 )

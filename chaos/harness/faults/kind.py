@@ -77,6 +77,7 @@ class Kind:
         if self.check is not None:
             self.check(fault)
         elif fault.how not in self.how:
-            known = f"`how` of {self.name} is one of {', '.join(self.how)}"
+            first = "nothing, or " if "" in self.how else "one of "
+            known = f"`how` of {self.name} is {first}{', '.join(filter(None, self.how))}"
             raise InvalidInput(known if any(self.how) else f"{self.name} has no `how`")
         return fault

@@ -82,7 +82,7 @@ class Rot:
                 file.write(bytes([was[0] ^ 1 << chance.randrange(8)]))
             file.flush()
             os.fsync(file.fileno())
-        sites.spoiled.damages.append(Damage(site, place, path, offset, was))
+        sites.spoiled.damages.append(Damage(site, place, path, offset, was, way == CUT, sites.lives[site].starts))
         for each in SITES:
             sites.lives[each].may_refuse = True
         return f"{'cut' if way == CUT else 'a bit'} at {offset:,} of {path.relative_to(sites.folder)}"

@@ -53,13 +53,23 @@ class Acts:
         return False
 
     async def mend_unseen(self, documents: Documents) -> bool:
-        """A scrub of the disks names what is damaged and nobody has read yet. False: nothing is."""
-        damages = [each for each in self._sites.spoiled.damages if each.is_there]
-        for damage in damages:
+        """A scrub of the disks names what is damaged and nobody has told of yet. False: nothing is."""
+        spoiled = self._sites.spoiled
+        spoiled.damages = [each for each in spoiled.damages if each.is_there and not self._is_passed(each)]
+        for damage in spoiled.damages:
             if await self._mend(damage, str(documents[damage.site]["role"])):
                 return True
-        self._sites.spoiled.damages = damages
-        return bool(damages)
+        return bool(spoiled.damages)
+
+    def _is_passed(self, damage: Damage) -> bool:
+        """A start reads the whole WAL: what it has cut off or fetched since is whole, and what it read over is a find."""
+        if damage.part != "wal" or self._sites.lives[damage.site].starts == damage.starts:
+            return False
+        if not damage.is_cut:
+            self._sites.spoiled.untold.append(
+                f"The gateway of site {damage.site} has started on {damage.path.name}, where a bit at {damage.offset:,} has turned."
+            )
+        return True
 
     async def _mend(self, damage: Damage, role: str) -> bool:
         """False: it has been done, and takes its time."""
@@ -72,7 +82,8 @@ class Acts:
         if role in _SERVES:
             await self._commands.run("switchover", "--to", OTHER[site], why=f"the handbook: {STORAGE}")
         else:
-            await self._do(f"{WAL if damage.part == 'wal' else STORAGE}: site {site}, for {damage.path.name}", self._emptied, site)
+            quote = WAL if damage.part == "wal" else STORAGE
+            await self._do(f"{quote}: site {site}, for {damage.path.name}", self._emptied, site)
         return True
 
     async def _do(self, quote: str, work: Callable[..., None], *given: str) -> bool:

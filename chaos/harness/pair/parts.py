@@ -1,7 +1,7 @@
 """The parts of a pair's files: copied as a snapshot does it, put back as an operator does it, and kept aside while they are not.
 
-What always holds: while a part is copied or exchanged no gateway writes it, for each that runs stands still meanwhile; hard links
-stay hard links, for the leases of a directory DFS are made of them; what is replaced is moved aside and never deleted.
+What always holds: while a part is copied or exchanged no gateway writes it, for each that runs stands still meanwhile; hard
+links stay hard links, for the leases of a directory DFS are made of them; what is replaced is moved aside, never deleted.
 """
 
 from __future__ import annotations

@@ -62,8 +62,8 @@ class Recovery:
         return {site: answer for site, answer in answers.items() if isinstance(answer, dict)}
 
     async def _help(self, documents: Mapping[str, Mapping[str, Any]]) -> None:
-        """One command: that of `advise`, else one that a site names, else the handbook's; each twice at most, then the next; then
-        what is done by hand."""
+        """One command: that of `advise`, else one that a site names, else the handbook's; each twice at most, then the next.
+        When none is left, what is done by hand."""
         named = [*await self._advised(), *_named(documents), *await self._unfinished(), *_handbook(documents)]
         for words, why in named:
             if self._tried.get(words, 0) < 2:

@@ -2,8 +2,8 @@
 
 What always holds: it reads the coordinator's database and writes nothing; every change is seen, because the table of changes is
 read, not the value alone. A change happened between two looks: an opening is noted with the later one and a mode with the
-earlier one, so that neither makes an answer look wrong that was right. Where the database went back, or came back, the mode that
-it says now is news, and an opening that was seen before is none.
+earlier one, so that neither makes an answer look wrong that was right. Where the database went back, or came back, the mode
+that it says now is news, and an opening that was seen before is none.
 """
 
 from __future__ import annotations
