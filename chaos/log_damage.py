@@ -1,4 +1,4 @@
-"""Where a log can be damaged so that its readers can know it: for whoever turns bits of it, on twins or on real files.
+"""The places at which damage of a log can be proven by its readers: for whoever turns bits of it, on twins or in real files.
 
 What always holds: a range ends before a sound frame of the same file, and what is damaged in it was committed by then. At the
 end of a log, damage and a torn write are alike: there no reader could know, and whoever stores the file has to

@@ -194,7 +194,7 @@ class Harness:
         try:
             stored = [await read_site(site, self.sites.data_dir(site), site == active, self.now_s()) for site in SITES]
         except TwinlogError as error:
-            self.broken("I7", "told", f"No site said that what it stores cannot be read: {error.message}")
+            self.broken("I7", "reported", f"No site said that what it stores cannot be read: {error.message}")
             return
         frames = next(each.frames for each in stored if each.site == active)
         for line in (
@@ -224,8 +224,8 @@ class Harness:
     def _check_processes(self) -> None:
         for site, code in self.sites.died():
             self.broken("internal", "processes", f"The gateway of site {site} ended by itself, with exit code {code}.")
-        for told in self.sites.spoiled.untold:
-            self.broken("I7", "told", told)
+        for told in self.sites.spoiled.unreported:
+            self.broken("I7", "reported", told)
         for told in self.sites.mute:
             self.broken("internal", "processes", told)
         for told in self.files.broken if self.files else ():

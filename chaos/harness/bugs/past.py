@@ -54,7 +54,7 @@ async def _believe(
 BUGS = (
     HarnessBug(
         "ignore-crc", "Frames of a log are read whatever their CRC says.", "I7", "bits-turned-wal",
-        ("told", "convergence", "acknowledged", "linearizable", "phantom", "processes", "prefix"),
+        ("reported", "convergence", "acknowledged", "linearizable", "phantom", "processes", "prefix"),
         ((storage.log.frame, "crc32c", _Unlooked),),
     ),
     HarnessBug(

@@ -132,7 +132,8 @@ def exported(commit: str, folder: Path) -> Path:
         done = subprocess.run(words, cwd=TREE, capture_output=True, text=True, check=False)
         if done.returncode:
             raise Unavailable(
-                f"the gateway of commit {commit} cannot be had: {done.stderr.strip()}; in a shallow clone: `git fetch --unshallow`"
+                f"the gateway of commit {commit} cannot be had: {done.stderr.strip()};"
+                " a shallow clone needs `git fetch --unshallow`"
             )
     packed.unlink()
     return into

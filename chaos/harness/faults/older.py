@@ -1,10 +1,10 @@
-"""Parts that come back older: a WAL, a journal, notes, a storage, a whole disk, a DFS, or the coordinator's database is put back
-as it was when the fault began. The names are those of the simulator (chaos/simulate/actors/older.py).
+"""Parts that come back older: a WAL, a journal, notes, a storage, a whole disk, a DFS, or the coordinator's database is put
+back as it was when the fault began. The names are those of the simulator (chaos/simulate/actors/older.py).
 
-What always holds: a copy is a snapshot of running sites, all of one moment; a site's own part is put back while its gateway does
-not run (SIGKILL, as a machine that is set back dies), a DFS and the coordinator under running gateways; what was there is
-kept aside. The coordinator's file is exchanged as the handbook says: the present one is taken away with its `-wal` and `-shm`,
-and the other one is renamed to its place.
+What always holds: a copy is a snapshot of running sites, all of one moment; a site's own part is put back while its gateway
+does not run (SIGKILL, as a machine that is set back dies), a DFS and the coordinator under running gateways; the files of
+before are kept aside. The coordinator's file is exchanged as the handbook says: the present one is taken away with its
+`-wal` and `-shm`, and the other one is renamed to its place.
 Source: docs/operations.md, "Put back from an older copy" and "A coordinator that went back".
 """
 

@@ -24,7 +24,7 @@ from twinlog.errors import InvalidInput
 
 FLIP, CUT = "flip", "cut"
 _LOGS = ("wal", "remote")
-PLACES: Mapping[str, Callable[[str], tuple[str, str]]] = {  # what a plan calls it -> site -> the site that has it, and a pattern
+PLACES: Mapping[str, Callable[[str], tuple[str, str]]] = {  # a plan's word -> site -> the site that has it, and a pattern
     "wal": lambda site: (site, "data/wal/*"),
     "remote": lambda site: (OTHER[site], "dfs/*/0/*[0-9]/*"),  # without claims and register
     "engine": lambda site: (site, "data/engine/rocksdb/*.sst"),
@@ -111,6 +111,6 @@ def _rot(fault: Fault, stage: Stage) -> Rot:
 
 
 KINDS = (
-    Kind("rot", SITE_TARGETS, "a bit of a file of `how` turns: PLACE; PLACE/cut: the end of the file is gone", _rot, lasts=False,
+    Kind("rot", SITE_TARGETS, "a bit of a file of `how` turns: PLACE; or its end is gone: PLACE/cut", _rot, lasts=False,
          how=tuple(PLACES), check=place_and_way),
 )

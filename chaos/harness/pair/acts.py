@@ -1,4 +1,4 @@
-"""What the handbook has people do by hand, when no command is left that helps: each with the words of the handbook.
+"""The acts of the handbook that people do by hand, for when no command is left that helps: each with the handbook's words.
 
 What always holds: one act at a time, and none that the handbook does not name for what the site itself says; a site is emptied
 only while the other one says that it is the active; what is put back is the newest copy that there was.
@@ -27,7 +27,9 @@ REMOTE = "of the remote log, while the pair runs ... restart the active's gatewa
 NEWEST = "put the newest copy back"
 DATABASE = "put the newest database back"
 _DAMAGED = re.compile(r"damaged|orrupt|malformed|cannot be opened|cannot be read|not a database|checksum|no whole RocksDB")
-_WENT_BACK = re.compile(r"reported to the register that it had committed|before its storage at|frames are missing|but it opened epoch")
+_WENT_BACK = re.compile(
+    "reported to the register that it had committed|before its storage at|frames are missing|but it opened epoch"
+)
 _SERVES = ("ACTIVE", "DOWNGRADE_ACTIVE")
 _ON_DFS = ("remote", "register")
 Documents = Mapping[str, Mapping[str, Any]]
@@ -39,21 +41,21 @@ class Acts:
 
     async def help(self, documents: Documents) -> bool:
         """Does what the handbook names for what the sites say. False: nothing."""
-        told = {site: self._sites.refusal(site) or str(documents.get(site, {}).get("waiting_for") or "") for site in SITES}
-        if COORDINATOR in self._sites.spoiled.newest and any("register went back" in words for words in told.values()):
+        said = {site: self._sites.refusal(site) or str(documents.get(site, {}).get("waiting_for") or "") for site in SITES}
+        if COORDINATOR in self._sites.spoiled.newest and any("register went back" in words for words in said.values()):
             return await self._do(DATABASE, self._newest_database)
         for site in SITES:
-            if "cursors/holders.json" in told[site]:
+            if "cursors/holders.json" in said[site]:
                 return await self._do(f"{HOLDERS}: site {site}", self._without_holders, site)
-            if _WENT_BACK.search(told[site]) and self._newest(site):
+            if _WENT_BACK.search(said[site]) and self._newest(site):
                 return await self._do(f"{NEWEST}: site {site}", self._newest_back, site)
-            if _DAMAGED.search(told[site]) and documents.get(OTHER[site], {}).get("role") in _SERVES:
-                quote = WAL if "wal/" in told[site] else STORAGE
+            if _DAMAGED.search(said[site]) and documents.get(OTHER[site], {}).get("role") in _SERVES:
+                quote = WAL if "wal/" in said[site] else STORAGE
                 return await self._do(f"{quote}: site {site}", self._emptied, site)
         return False
 
     async def mend_unseen(self, documents: Documents) -> bool:
-        """A scrub of the disks names what is damaged and nobody has told of yet. False: nothing is."""
+        """A scrub of the disks names what is damaged and nobody has reported yet. False: nothing is."""
         spoiled = self._sites.spoiled
         spoiled.damages = [each for each in spoiled.damages if each.is_there and not self._is_passed(each)]
         for damage in spoiled.damages:
@@ -66,8 +68,8 @@ class Acts:
         if damage.part != "wal" or self._sites.lives[damage.site].starts == damage.starts:
             return False
         if not damage.is_cut:
-            self._sites.spoiled.untold.append(
-                f"The gateway of site {damage.site} has started on {damage.path.name}, where a bit at {damage.offset:,} has turned."
+            self._sites.spoiled.unreported.append(
+                f"The gateway of site {damage.site} started on {damage.path.name}, where a bit at {damage.offset:,} has turned."
             )
         return True
 

@@ -1,4 +1,4 @@
-"""The parts of a pair's files: copied as a snapshot does it, put back as an operator does it, and kept aside while they are not.
+"""The parts of a pair's files: copied as by a snapshot, put back as by an operator, and kept aside where another copy is.
 
 What always holds: while a part is copied or exchanged no gateway writes it, for each that runs stands still meanwhile; hard
 links stay hard links, for the leases of a directory DFS are made of them; what is replaced is moved aside, never deleted.
@@ -31,7 +31,7 @@ def copied(sites: RealSites, site: str, part: str, into: Path) -> None:
 
 
 def put_back(sites: RealSites, site: str, part: str, copy: Path, aside: Path) -> None:
-    """What is there goes to the new folder `aside`, and the files of `copy` to its place. The folder of a DFS stays itself."""
+    """The part goes to the new folder `aside`, and the files of `copy` to its place. The root of a DFS stays the same one."""
     with _standing_still(sites):
         for path in _paths(sites, site, part):
             target = aside / path.relative_to(sites.folder / site)

@@ -137,7 +137,7 @@ class RealSites:
             life.may_refuse = False
 
     def refusal(self, site: str) -> str:
-        """What it said when it ended by itself, which it may; an empty text unless that was its last deed."""
+        """The last words of a gateway that ended by itself, and may; an empty text unless that was its last deed."""
         self._look(site)
         return self.lives[site].refused
 
@@ -247,7 +247,7 @@ class RealSites:
                 life.refused = life.refused or f"exit code {code}"
 
     def _last_words(self, site: str) -> str:
-        """What it printed last, which is no line of its log."""
+        """The last text that it printed, which is no line of its log."""
         lines = (self.folder / site / "site.log").read_text(errors="replace").splitlines()[-_LAST_LINES:]
         last: list[str] = []
         for line in lines:

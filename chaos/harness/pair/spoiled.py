@@ -1,4 +1,4 @@
-"""What faults have done to the files of a pair, as far as somebody has to come back to it: bytes that were turned, and newer
+"""The files of a pair that faults have spoiled, as far as somebody has to come back to them: bytes that were turned, and newer
 copies that lie aside.
 
 What always holds: it says what was done, and nothing of what a gateway made of it; a damage is there as long as its file has
@@ -43,12 +43,12 @@ class Damage:
 class Spoiled:
     """`newest`: (site, part) -> the folder with what was there before an older copy was put back, if somebody still has it; of
     the coordinator: ("w", "coordinator"). `restarted_for`: damages of a remote log for which its active was started again.
-    `untold`: sentences about damage that somebody has read over."""
+    `unreported`: sentences about damage that somebody has read over."""
 
     damages: list[Damage] = field(default_factory=list)
     newest: dict[tuple[str, str], Path] = field(default_factory=dict)
     restarted_for: list[Damage] = field(default_factory=list)
-    untold: list[str] = field(default_factory=list)
+    unreported: list[str] = field(default_factory=list)
 
     def forget(self, site: str) -> None:
         """The disk of `site` is another one."""

@@ -34,7 +34,8 @@ def content(stage: Stage, name: str) -> str:
 
 
 @pytest.mark.parametrize(("kind", "how", "goes", "stays"), [
-    ("part-back", "wal", "data/wal/1", "data/engine/rocksdb/1.sst"), ("part-back", "journal", "data/journal.db-wal", "data/wal/1"),
+    ("part-back", "wal", "data/wal/1", "data/engine/rocksdb/1.sst"),
+    ("part-back", "journal", "data/journal.db-wal", "data/wal/1"),
     ("storage-back", "", "data/engine/rocksdb/1.sst", "data/wal/1"), ("disk-back", "", "data/wal/1", "dfs/demo/0/1/1.1"),
     ("dfs-back", "", "dfs/demo/0/1/1.1", "data/wal/1"),
 ])

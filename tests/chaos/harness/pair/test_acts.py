@@ -1,4 +1,4 @@
-"""What is done by hand is what the handbook names, for what a site itself says, and never to the only copy."""
+"""An act by hand is one that the handbook names, for what a site itself says, and never on the only copy."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ async def test_of_damaged_holders_that_file_alone_goes(hands: Acts, sites: RealS
     assert (sites.data_dir("a") / "wal/1").exists()
 
 
-async def test_the_newest_database_goes_back_where_the_register_went_back(hands: Acts, sites: RealSites, tmp_path: Path) -> None:
+async def test_the_newest_database_is_put_back(hands: Acts, sites: RealSites, tmp_path: Path) -> None:
     sites.coordinator.write_text("older")
     newest = tmp_path / "newest"
     newest.mkdir()
@@ -93,13 +93,13 @@ async def test_the_newest_database_goes_back_where_the_register_went_back(hands:
     assert sites.coordinator.read_text() == "newest"
 
 
-async def test_the_newest_copy_of_a_disk_goes_back_where_its_site_says_so(hands: Acts, sites: RealSites, tmp_path: Path) -> None:
+async def test_the_newest_copy_of_a_disk_is_put_back(hands: Acts, sites: RealSites, tmp_path: Path) -> None:
     newest = tmp_path / "newest"
     (newest / "data/wal").mkdir(parents=True)
     (newest / "data/wal/2").write_text("newest")
     sites.spoiled.newest["a", "disk"] = newest
     assert not await hands.help(pair("CLOSED", waits="the coordinator"))
-    assert await hands.help(pair("CLOSED", waits="it reported to the register that it had committed 120, but its log ends at 100"))
+    assert await hands.help(pair("CLOSED", waits="reported to the register that it had committed 120"))
     assert (sites.data_dir("a") / "wal/2").read_text() == "newest"
     assert not (sites.data_dir("a") / "wal/1").exists()
 
@@ -124,21 +124,21 @@ async def test_damage_that_nobody_has_read_is_mended_at_a_standby(hands: Acts, s
     assert await hands.mend_unseen(pair("STANDBY", "ACTIVE"))
     assert not sites.data_dir("a").exists()
     assert not await hands.mend_unseen(pair("STANDBY", "ACTIVE"))
-    assert sites.spoiled.untold == []
+    assert sites.spoiled.unreported == []
 
 
 async def test_a_start_on_a_turned_bit_of_the_wal_is_a_find(hands: Acts, sites: RealSites) -> None:
     damage(sites, "wal", "a/data/wal/1")
     sites.lives["a"].starts += 1
     assert not await hands.mend_unseen(pair())
-    assert len(sites.spoiled.untold) == 1
+    assert len(sites.spoiled.unreported) == 1
 
 
 async def test_a_start_mends_a_wal_that_was_cut(hands: Acts, sites: RealSites) -> None:
     damage(sites, "wal", "a/data/wal/1", is_cut=True)
     sites.lives["a"].starts += 1
     assert not await hands.mend_unseen(pair())
-    assert sites.spoiled.untold == []
+    assert sites.spoiled.unreported == []
 
 
 async def test_a_damaged_remote_log_goes_with_one_restart_of_its_active(
