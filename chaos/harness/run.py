@@ -19,6 +19,7 @@ from chaos.checkers.violation import Violation
 from chaos.disk_faults.control import DiskFaults
 from chaos.harness import status
 from chaos.harness.epochs import with_epochs
+from chaos.harness.faults.changed import begin_with
 from chaos.harness.faults.files import BrokenFiles
 from chaos.harness.faults.kind import Stage
 from chaos.harness.faults.links import CUTTING, LINGERING, links_of
@@ -112,6 +113,7 @@ class Harness:
             around.callback(self.server.stop)
             self.server.start()
             self.sites.configure()
+            begin_with(self.plan.faults, self.sites)
             around.enter_context(self.links.opened())
             around.callback(self.sites.end)
             self.register.start()

@@ -2,7 +2,8 @@
 
 What always holds: the site is stopped by SIGTERM before and after; its own file is never touched, for the wrong one lies beside
 it; a gateway that ends by itself at such a start has refused, and has to say why. What a site does that runs all the same is
-judged like everything else.
+judged like everything else. A release that a plan names at second 0 is that of the site's first start: a gateway need not be
+able to read what a later one has written.
 """
 
 from __future__ import annotations
@@ -10,14 +11,14 @@ from __future__ import annotations
 import asyncio
 import re
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import mkdtemp
 
 from chaos.fault_lines import Fault
 from chaos.harness.faults.kind import NO_ACTIVE, SITE_TARGETS, Kind, Stage
-from chaos.harness.pair.sites import OTHER, RealSites
+from chaos.harness.pair.sites import OTHER, SITES, RealSites
 from twinlog.errors import InvalidInput, TwinlogError, Unavailable
 
 TREE = Path(__file__).resolve().parents[3]
@@ -96,6 +97,8 @@ class Otherwise:
             wrong = right.with_name("wrong.toml")
             wrong.write_text(WRONG[self.fault.how](right.read_text(encoding="utf-8"), self.site, sites), encoding="utf-8")
             changed: tuple[Path | None, Path | None] = (wrong, None)
+        elif life.tree is not None:
+            return f"site {self.site} was started so"
         else:
             changed = (None, exported(self.fault.how, sites.folder))
         sites.terminate(self.site)
@@ -121,6 +124,13 @@ class Otherwise:
         troubles = [f"{trouble['about']}: {trouble['seen']}" for trouble in document["troubles"]]
         told = [document["waiting_for"], document["serving"]["why"], *troubles]
         return ": ".join([str(document["role"]), *dict.fromkeys(filter(None, told))])
+
+
+def begin_with(faults: Iterable[Fault], sites: RealSites) -> None:
+    """Chooses the trees of the first starts. Raises Unavailable."""
+    for fault in faults:
+        if fault.kind == TREE_OF and fault.at_s == 0 and fault.target in SITES:
+            sites.lives[fault.target].tree = exported(fault.how, sites.folder)
 
 
 def exported(commit: str, folder: Path) -> Path:

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from chaos.fault_lines import Fault
-from chaos.harness.faults.changed import CONFIG, WRONG, exported
+from chaos.harness.faults import changed
+from chaos.harness.faults.changed import BEFORE, CONFIG, WRONG, begin_with, exported
 from chaos.harness.faults.kind import Stage
 from chaos.harness.faults.registry import BY_NAME, effect_of
 from chaos.harness.pair.sites import RealSites
@@ -67,6 +68,12 @@ async def test_the_wrong_file_lies_beside_the_right_one_and_goes_with_the_fault(
     assert (sites.folder / "b/site.toml").read_text() == right
     assert load_site_config(wrong).http.port == sites.ports["a"]
     assert sites.lives["b"].may_refuse
+
+
+def test_a_release_at_second_0_is_that_of_the_first_start(sites: RealSites, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(changed, "exported", lambda commit, folder: folder / commit)
+    begin_with([Fault(0, "release", "b", 5, BEFORE), Fault(3, "release", "a", 5, BEFORE), Fault(0, "crash", "a")], sites)
+    assert (sites.lives["a"].tree, sites.lives["b"].tree) == (None, sites.folder / BEFORE)
 
 
 def test_the_gateway_of_a_commit_is_a_tree_of_its_own(tmp_path: Path) -> None:
