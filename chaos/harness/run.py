@@ -90,7 +90,10 @@ class Harness:
         self.sampler = Sampler(self.sites, self.now_s)
         self.recovery = Recovery(self.sites, self.commands, self.now_s, self.note)
         self.health = Health(self.sites, self.now_s)
-        stage = Stage(self.sites, self.links, self.commands, lambda: self.register.active, self.files, plan.seed)
+        stage = Stage(
+            self.sites, self.links, self.commands, lambda: self.register.active, self.files, plan.seed,
+            lambda: self.register.value is not None and self.register.value.mode == "sync",
+        )
         self.nemesis = Nemesis(stage, self.now_s, self.note)
         self.workload = WORKLOADS[plan.workload](Random(f"{plan.seed} workload"))
         self.traffic = Traffic(plan, self.workload, self.sites.client_urls, self.recorder, self.now_s)

@@ -38,7 +38,7 @@ class Effect(Protocol):
 @dataclass
 class Stage:
     """The things that faults act on. `active`: the site that the register names, None without one. `files`: None where no
-    fault of the plan needs them. `seed`: the plan's."""
+    fault of the plan needs them. `seed`: the plan's. `is_sync`: whether the register says so."""
 
     sites: RealSites
     links: Links
@@ -46,6 +46,7 @@ class Stage:
     active: Callable[[], str | None]
     files: BrokenFiles | None = None
     seed: int = 0
+    is_sync: Callable[[], bool] = lambda: True
     toxics: set[tuple[str, str, str]] = field(default_factory=set)  # (link, toxic, stream) in force
 
     def site(self, target: str) -> str | None:

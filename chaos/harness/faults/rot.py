@@ -1,8 +1,8 @@
 """Bytes of a file turn, or its end is gone, while a gateway runs or not: in a log only where its readers can know it.
 
 What always holds: one file is damaged, at a place that the plan's seed and line choose; a bit is turned in the file itself, so
-that whoever has it open meets it. What is cut of a log is more than its last frame; of a remote log it is never
-the newest segment, for a reader takes a short one for its end.
+that whoever has it open meets it. Nothing is damaged that may be the only copy. What is cut of a log is more than its last
+frame; of a remote log it is never the newest segment, for a reader takes a short one for its end.
 Source: docs/decisions/2026-11-21-a-damaged-remote-log.md; chaos/simulate/actors/disasters.py.
 """
 
@@ -55,6 +55,8 @@ class Rot:
         site = self.stage.site(self.fault.target)
         if site is None:
             return NO_ACTIVE
+        if site == self.stage.active() and not self.stage.is_sync():
+            return "what the active alone has acknowledged may be in one copy only"
         return "" if self._places(site) else "nothing there would differ from what a crash leaves"
 
     async def inject(self) -> str:

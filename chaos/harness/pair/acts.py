@@ -1,4 +1,4 @@
-"""The acts of the handbook that people do by hand, for when no command is left that helps: each with the handbook's words.
+"""The acts of the handbook that people do by hand, for what no command does: each with the handbook's words.
 
 What always holds: one act at a time, and none that the handbook does not name for what the site itself says; a site is emptied
 only while the other one says that it is the active; what is put back is the newest copy that there was.

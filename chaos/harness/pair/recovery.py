@@ -1,8 +1,8 @@
 """The way back to health: what an operator does who has nothing but the handbook and `twinlog status` and `advise`.
 
 What always holds: only commands are typed that the handbook (docs/operations.md) names, each with whose word it was; none of
-them accepts a loss of data; where no command is left, what the handbook has people do by hand (acts.py); the pair is healthy
-when `twinlog status` ends with 0, and whoever waited for that in vain has found a pair that is stuck.
+them accepts a loss of data; what is done by hand stands in the handbook, too (acts.py); the pair is healthy when `twinlog
+status` ends with 0, and whoever waited for that in vain has found a pair that is stuck.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ WITHIN_S = 120.0
 POLL_S = 0.25
 WHOLE = ("ACTIVE", "STANDBY")
 _TYPED = re.compile(r"`twinlog ((?:failover|switchover|rejoin|degrade|resync|resume|abort)\b[^`]*)`")
-_PLACEHOLDER = re.compile(r"(?:^|\s)[A-Z]{3,}(?:\s|$)|[<\[]")
+_PLACEHOLDER = re.compile(r"(?:^|\s)[A-Z]{3,}(?:\s|$)|[<\[]|--to$")  # what people fill in
 
 
 class Recovery:
@@ -62,15 +62,16 @@ class Recovery:
         return {site: answer for site, answer in answers.items() if isinstance(answer, dict)}
 
     async def _help(self, documents: Mapping[str, Mapping[str, Any]]) -> None:
-        """One command: that of `advise`, else one that a site names, else the handbook's; each twice at most, then the next.
-        When none is left, what is done by hand."""
+        """What the handbook has people do by hand for what a site says; else one command: that of `advise`, else one that a
+        site names, else the handbook's; each twice at most, then the next."""
+        if await self._acts.help(documents):
+            return
         named = [*await self._advised(), *_named(documents), *await self._unfinished(), *_handbook(documents)]
         for words, why in named:
             if self._tried.get(words, 0) < 2:
                 self._tried[words] = self._tried.get(words, 0) + 1
                 await self._commands.run(*words.split(), why=why)
                 return
-        await self._acts.help(documents)
 
     async def _advised(self) -> list[tuple[str, str]]:
         said = await self._commands.ask("advise")

@@ -102,6 +102,12 @@ async def test_a_log_whose_end_alone_could_be_torn_is_left_as_it_is(stage: Stage
     assert await effect.why_not() == "nothing there would differ from what a crash leaves"
 
 
+async def test_the_only_copy_is_spared(stage: Stage) -> None:
+    stage.is_sync = lambda: False
+    assert "one copy only" in await Rot(stage, Fault(1, "rot", "a", 0, "wal")).why_not()
+    assert "one copy only" not in await Rot(stage, Fault(1, "rot", "b", 0, "wal")).why_not()
+
+
 async def test_the_newest_file_of_a_register_is_the_one(stage: Stage) -> None:
     name, _, _ = await rotten(stage, "register")
     assert name.endswith("2")
