@@ -21,8 +21,9 @@ from chaos.harness.pair.spoiled import Damage
 from twinlog.errors import Unavailable
 
 HOLDERS = "`cursors/holders.json` ... delete it, start the gateway"
+MARK = "`register/met.json` ... see that the register is the newest one that there is, delete the file, start the gateway"
 WAL = "of a site's WAL ... stop it, give it an empty data directory, start it"
-STORAGE = "a storage whose files are damaged ... make the other site the active, give this one an empty data directory"
+STORAGE = "of a site's storage (`engine/`), its `journal.db` or its `twinlog.json` ... the same as for the WAL"
 REMOTE = "of the remote log, while the pair runs ... restart the active's gateway when it suits"
 NEWEST = "put the newest copy back"
 DATABASE = "put the newest database back"
@@ -30,6 +31,7 @@ _DAMAGED = re.compile(r"damaged|orrupt|malformed|cannot be opened|cannot be read
 _WENT_BACK = re.compile(
     "reported to the register that it had committed|before its storage at|frames are missing|but it opened epoch"
 )
+_REMOTE_FILE = re.compile(r"/[0-9]{12}/[0-9]{12}-[0-9]+\.[0-9]+")
 _SERVES = ("ACTIVE", "DOWNGRADE_ACTIVE")
 _ON_DFS = ("remote", "register")
 Documents = Mapping[str, Mapping[str, Any]]
@@ -45,11 +47,13 @@ class Acts:
         if COORDINATOR in self._sites.spoiled.newest and any("register went back" in words for words in said.values()):
             return await self._do(DATABASE, self._newest_database)
         for site in SITES:
-            if "cursors/holders.json" in said[site]:
-                return await self._do(f"{HOLDERS}: site {site}", self._without_holders, site)
+            for name, quote in (("cursors/holders.json", HOLDERS), ("register/met.json", MARK)):
+                if name in said[site]:
+                    return await self._do(f"{quote}: site {site}", self._without, site, name)
             if _WENT_BACK.search(said[site]) and self._newest(site):
                 return await self._do(f"{NEWEST}: site {site}", self._newest_back, site)
-            if _DAMAGED.search(said[site]) and documents.get(OTHER[site], {}).get("role") in _SERVES:
+            here = _DAMAGED.search(said[site]) and not _REMOTE_FILE.search(said[site])
+            if here and documents.get(OTHER[site], {}).get("role") in _SERVES:
                 quote = WAL if "wal/" in said[site] else STORAGE
                 return await self._do(f"{quote}: site {site}", self._emptied, site)
         return False
@@ -97,8 +101,8 @@ class Acts:
     def _newest_database(self) -> None:
         exchanged(self._sites, self._sites.spoiled.newest.pop(COORDINATOR), self._folder())
 
-    def _without_holders(self, site: str) -> None:
-        (self._sites.data_dir(site) / "cursors" / "holders.json").unlink()
+    def _without(self, site: str, name: str) -> None:
+        (self._sites.data_dir(site) / name).unlink()
         self._sites.start(site)
 
     def _newest(self, site: str) -> str:

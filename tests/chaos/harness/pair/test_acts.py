@@ -52,7 +52,7 @@ def pair(a: str | None = "ACTIVE", b: str | None = "STANDBY", waits: str = "") -
     return {site: {"role": role, "waiting_for": waits if site == "a" else None} for site, role in (("a", a), ("b", b)) if role}
 
 
-@pytest.mark.parametrize("quote", ["HOLDERS", "WAL", "STORAGE", "REMOTE", "NEWEST", "DATABASE"])
+@pytest.mark.parametrize("quote", ["HOLDERS", "MARK", "WAL", "STORAGE", "REMOTE", "NEWEST", "DATABASE"])
 def test_the_handbook_has_these_words(quote: str) -> None:
     text = " ".join(HANDBOOK.read_text().lower().replace("**", "").replace("\n", " ").split())
     for words in getattr(acts, quote).split(" ... "):
@@ -74,10 +74,20 @@ async def test_a_closed_site_with_a_damaged_storage_is_emptied_too(hands: Acts, 
     assert not sites.data_dir("a").exists()
 
 
-async def test_of_damaged_holders_that_file_alone_goes(hands: Acts, sites: RealSites) -> None:
-    sites.lives["a"].refused = "damaged-log: cursors/holders.json is damaged: its checksum does not fit"
+async def test_a_site_is_not_emptied_for_a_remote_log_that_it_cannot_read(hands: Acts, sites: RealSites) -> None:
+    said = "damaged-log: /demo/0/000000000001/000000000001-00000001.1: the frame at offset 512 is damaged"
+    assert not await hands.help(pair("CLOSED", "ACTIVE", said))
+    assert sites.data_dir("a").exists()
+
+
+@pytest.mark.parametrize("name", ["cursors/holders.json", "register/met.json"])
+async def test_of_a_damaged_small_file_that_file_alone_goes(hands: Acts, sites: RealSites, name: str) -> None:
+    path = sites.data_dir("a") / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("{}")
+    sites.lives["a"].refused = f"damaged-log: {name} is damaged: its checksum does not fit"
     assert await hands.help(pair(None, "STANDBY"))
-    assert not (sites.data_dir("a") / "cursors/holders.json").exists()
+    assert not path.exists()
     assert (sites.data_dir("a") / "wal/1").exists()
 
 
