@@ -57,6 +57,8 @@ class Rot:
             return NO_ACTIVE
         if site == self.stage.active() and not self.stage.is_sync():
             return "what the active alone has acknowledged may be in one copy only"
+        if any(each.site != site and each.is_there for each in self.stage.sites.spoiled.damages):
+            return f"site {OTHER[site]} has a damaged file already"
         return "" if self._places(site) else "nothing there would differ from what a crash leaves"
 
     async def inject(self) -> str:

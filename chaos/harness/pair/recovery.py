@@ -62,7 +62,7 @@ class Recovery:
         return {site: answer for site, answer in answers.items() if isinstance(answer, dict)}
 
     async def _help(self, documents: Mapping[str, Mapping[str, Any]]) -> None:
-        """What the handbook has people do by hand for what a site says; else one command: that of `advise`, else one that a
+        """One act by hand that the handbook names for what a site says; else one command: that of `advise`, else one that a
         site names, else the handbook's; each twice at most, then the next."""
         if await self._acts.help(documents):
             return

@@ -141,10 +141,10 @@ def check_room(folder: Path, size_bytes: int) -> None:
 
 
 def _advice(problem: str) -> str:
+    if "Corruption" in problem:  # also of a block, which is no lock
+        return "the database is damaged; move it away, and the site will be loaded from its peer"
     if "lock" in problem.lower():
         return "another process, or this one, has it open; stop that one first"
-    if "Corruption" in problem:
-        return "the database is damaged; move it away, and the site will be loaded from its peer"
     return "look at the file system"
 
 

@@ -108,6 +108,11 @@ async def test_the_only_copy_is_spared(stage: Stage) -> None:
     assert "one copy only" not in await Rot(stage, Fault(1, "rot", "b", 0, "wal")).why_not()
 
 
+async def test_the_other_copy_is_spared(stage: Stage) -> None:
+    await rotten(stage, "wal")
+    assert await Rot(stage, Fault(1, "rot", "b", 0, "remote")).why_not() == "site a has a damaged file already"
+
+
 async def test_the_newest_file_of_a_register_is_the_one(stage: Stage) -> None:
     name, _, _ = await rotten(stage, "register")
     assert name.endswith("2")

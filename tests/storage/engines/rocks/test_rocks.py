@@ -286,6 +286,18 @@ async def test_damaged_notes(tmp_path: Path) -> None:
             await RocksEngine.open(tmp_path, RocksSettings())
 
 
+async def test_a_damaged_block_at_the_opening_is_no_lock(tmp_path: Path) -> None:
+    engine = await RocksEngine.open(tmp_path, RocksSettings())
+    await engine.apply(many(Log(), 10, 200))
+    await engine.close()
+    for table in (tmp_path / "rocksdb").glob("*.sst"):
+        content = bytearray(table.read_bytes())
+        content[10] ^= 1
+        table.write_bytes(content)
+    with pytest.raises(DataDirectoryError, match=r"cannot be opened: the database is damaged; move it away.*block checksum"):
+        await RocksEngine.open(tmp_path, RocksSettings())
+
+
 def test_a_bit_of_the_notes_that_has_turned_is_noticed(tmp_path: Path) -> None:
     path = tmp_path / "notes"
     Notes(path).put("floor", b"17")
