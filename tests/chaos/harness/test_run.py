@@ -25,7 +25,7 @@ SLOW = "workload registers\nseconds 10\nat 1 latency c-ab for 5 how 20/10\nat 7 
 SYNC = "workload sets\nseconds 8\nat 2 sync-fails a for 4 how wal/10\n"
 TURNED = "workload sets\nseconds 10\nat 4 rot a how wal\nat 4.5 crash a for 1\n"
 OLDER_WAL = "workload sets\nseconds 10\nat 2 disk-back a for 4\n"
-OLDER_REGISTER = "workload registers\nseconds 20\nat 2 coordinator-back w for 8\nat 3 switchover b\n"
+OLDER_REGISTER = "workload registers\nseconds 20\nat 2 coordinator-back w for 6\nat 3 switchover b\nat 9 crash a for 1\n"
 PLANS = {
     "ack-before-remote": FAILOVER, "serves-when-woken": WOKEN, "answer-of-another": SLOW, "syncs-again": SYNC,
     "ignore-crc": TURNED, "own-disk-alone": OLDER_WAL, "believes-an-older-register": OLDER_REGISTER,
