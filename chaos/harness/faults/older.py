@@ -53,7 +53,10 @@ class PartBack:
 
     def _put_back(self) -> str:
         sites, aside = self.stage.sites, _folder(self.stage.sites, f"newest-{self.part}")
-        sites.spoiled.newest[self.site, self.part] = aside
+        newest = sites.spoiled.newest
+        for older in [key for key in newest if key[0] == self.site]:  # of an earlier fault: the site has gone on since
+            del newest[older]
+        newest[self.site, self.part] = aside
         if self.part == "dfs":
             put_back(sites, self.site, self.part, self.copy, aside)
             return f"the DFS of site {self.site} is back"

@@ -28,9 +28,7 @@ REMOTE = "of the remote log, while the pair runs ... restart the active's gatewa
 NEWEST = "put the newest copy back"
 DATABASE = "put the newest database back"
 _DAMAGED = re.compile(r"damaged|orrupt|malformed|cannot be opened|cannot be read|not a database|checksum|no whole RocksDB")
-_WENT_BACK = re.compile(
-    "reported to the register that it had committed|before its storage at|frames are missing|but it opened epoch"
-)
+_WENT_BACK = re.compile("reported to the register that it had committed|before its storage at")  # of an asynchronous active
 _REMOTE_FILE = re.compile(r"/[0-9]{12}/[0-9]{12}-[0-9]+\.[0-9]+")
 _SERVES = ("ACTIVE", "DOWNGRADE_ACTIVE")
 _ON_DFS = ("remote", "register")

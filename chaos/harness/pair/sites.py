@@ -132,7 +132,8 @@ class RealSites:
         return self.refusal(site)
 
     def foresee_nothing(self) -> None:
-        """From now on a gateway that ends by itself is news again."""
+        """The pair is whole: from now on a gateway that ends by itself is news again, and no copy that lies aside is newer."""
+        self.spoiled.newest.clear()
         for life in self.lives.values():
             life.may_refuse = False
 

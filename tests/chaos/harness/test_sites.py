@@ -58,7 +58,9 @@ def test_a_gateway_with_a_reason_may_refuse_but_has_to_say_why(pair: RealSites, 
 
 def test_once_the_pair_is_whole_nobody_may_refuse_any_more(pair: RealSites) -> None:
     pair.lives["a"].may_refuse = True
+    pair.spoiled.newest["a", "wal"] = pair.folder
     pair.foresee_nothing()
     pair.start("a")
     assert pair.refusal("a") == ""
+    assert not pair.spoiled.newest
     assert list(pair.died()) == [("a", 3)]
