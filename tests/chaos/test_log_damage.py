@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from chaos.log_damage import provable
@@ -11,8 +13,10 @@ from storage.log.segment import SegmentHeader, encode_frames, encode_header
 
 HEADER = encode_header(SegmentHeader(0, 1, 1, "000000000001-00000001", 1, "0123456789abcdef"))
 
+PLAIN = Flags(0)
 
-def frames(committed: list[int], flags: Flags = Flags(0)) -> list[Frame]:
+
+def frames(committed: list[int], flags: Flags = PLAIN) -> list[Frame]:
     return [
         make_frame(
             log=0, epoch=1, first_seq=seq, previous=seq - 1, timestamp=seq << 16, committed=known, flags=flags,
@@ -25,7 +29,7 @@ def frames(committed: list[int], flags: Flags = Flags(0)) -> list[Frame]:
 def test_a_frame_counts_when_a_later_one_says_that_it_was_committed(committed: list[int], proven: int) -> None:
     log = frames(committed)
     ends = [len(HEADER) + sum(len(frame.data) for frame in log[:count]) for count in range(len(log) + 1)]
-    expected = [(0, ends[0]), *zip(ends, ends[1 : proven + 1], strict=False)] if proven else []
+    expected = [(0, ends[0]), *pairwise(ends[: proven + 1])] if proven else []
     assert provable(HEADER + encode_frames(log, 1) + bytes(100)) == expected
 
 
