@@ -92,6 +92,7 @@ OWN = (  # what the run itself looks at, once
     ("internal", "invariants", "what a gateway checks of itself holds"),
     ("P8", "status", "no site says that it serves once a later epoch has opened"),
     ("I8", "stopping", "a gateway heeds SIGTERM"),
+    ("I7", "reported", "no damage of a file is read over, and at the end everything can be read"),
 )
 
 

@@ -20,11 +20,13 @@ from chaos.disk_faults.control import DiskFaults
 from chaos.fault_lines import Fault
 from chaos.harness import status
 from chaos.harness.epochs import with_epochs
+from chaos.harness.faults.changed import begin_with
 from chaos.harness.faults.files import BrokenFiles, PoweredFiles, environ_of
 from chaos.harness.faults.kind import Stage
 from chaos.harness.faults.links import CUTTING, LINGERING, links_of
 from chaos.harness.faults.registry import need_the_library, need_the_record
 from chaos.harness.nemesis import Nemesis, Span
+from chaos.harness.pair.acts import Acts
 from chaos.harness.pair.commands import Commands, Typed
 from chaos.harness.pair.health import Health
 from chaos.harness.pair.links import Links
@@ -43,7 +45,7 @@ from chaos.harness.traffic.workloads import WORKLOADS
 from chaos.history.history import History, Limits, Moment, Recorder
 from chaos.servers.toxiproxy import Toxiproxy
 from storage.invariants import InvariantBroken
-from twinlog.errors import Unavailable
+from twinlog.errors import TwinlogError, Unavailable
 
 START_S = 180.0
 ANSWER_SLACK_S = 2.0  # this machine is shared, and so is the loop of the clients
@@ -91,9 +93,14 @@ class Harness:
         self.register = watch_of(self.sites, self.now_s, self.recorder.note)
         self.commands = Commands(self.sites.operator_config, self.now_s, self.note)
         self.sampler = Sampler(self.sites, self.now_s)
-        self.recovery = Recovery(self.sites, self.commands, self.now_s, self.note)
+        self.recovery = Recovery(
+            self.sites, self.commands, self.now_s, self.note, Acts(self.sites, self.commands, self.note)
+        )
         self.health = Health(self.sites, self.now_s)
-        stage = Stage(self.sites, self.links, self.commands, lambda: self.register.active, self.files, self.powered)
+        stage = Stage(
+            self.sites, self.links, self.commands, lambda: self.register.active, self.files, self.powered, plan.seed,
+            lambda: self.register.value is not None and self.register.value.mode == "sync",
+        )
         self.nemesis = Nemesis(stage, self.now_s, self.note)
         self.workload = WORKLOADS[plan.workload](Random(f"{plan.seed} workload"))
         self.traffic = Traffic(plan, self.workload, self.sites.client_urls, self.recorder, self.now_s)
@@ -120,6 +127,7 @@ class Harness:
             self.server.start()
             await asyncio.to_thread(self.sites.servers.start)
             self.sites.configure()
+            begin_with(self.plan.faults, self.sites)
             around.enter_context(self.links.opened())
             self.register.start()
             around.callback(self.register.stop)
@@ -206,7 +214,11 @@ class Harness:
         for site in (active, *(each for each in SITES if each != active)):
             if not await asyncio.to_thread(self.sites.terminate, site):
                 self.broken("I8", "stopping", f"The gateway of site {site} did not heed SIGTERM.")
-        stored = [await read_site(site, self.sites, site == active, self.now_s()) for site in SITES]
+        try:
+            stored = [await read_site(site, self.sites, site == active, self.now_s()) for site in SITES]
+        except TwinlogError as error:
+            self.broken("I7", "reported", f"No site said that what it stores cannot be read: {error.message}")
+            return
         frames = next(each.frames for each in stored if each.site == active)
         for line in (
             *without_marks((each.dump for each in stored), frames), *(each.log() for each in stored),
@@ -218,6 +230,10 @@ class Harness:
     def _check_processes(self) -> None:
         for site, code in self.sites.died():
             self.broken("internal", "processes", f"The gateway of site {site} ended by itself, with exit code {code}.")
+        for told in self.sites.spoiled.unreported:
+            self.broken("I7", "reported", told)
+        for told in self.sites.mute:
+            self.broken("internal", "processes", told)
         for told in self.files.broken if self.files else ():
             self.broken("P1", "processes", told)
         for site in SITES:

@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from chaos.harness.bugs import power
+from chaos.harness.bugs import past, power
 from chaos.harness.bugs.bug import HarnessBug
 from chaos.simulate.bugs.logs import _advance_by_local
 from gateway.api.problems import Answer
@@ -78,5 +78,6 @@ _ALL = (
         "sync-fails", ("processes",), ((OsLogFile, "_write_and_sync", _sync_again),),
     ),
     *power.BUGS,
+    *past.BUGS,
 )
 BUGS: Mapping[str, HarnessBug] = MappingProxyType({bug.name: bug for bug in _ALL})

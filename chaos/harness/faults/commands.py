@@ -11,6 +11,8 @@ from twinlog.errors import TwinlogError
 
 _MAY = {"abort": "abortable", "resume": "resumable"}  # what a document says of what may be commanded next
 
+ACCEPT = "accept-data-loss"  # with a count that is `unknown`: what a register that went back or is lost needs
+
 
 @dataclass
 class Command:
@@ -19,6 +21,7 @@ class Command:
     stage: Stage
     verb: str
     target: str
+    accepts_loss: bool = False
 
     async def why_not(self) -> str:
         return "" if self.stage.site(self.target) is not None else NO_ACTIVE
@@ -28,6 +31,7 @@ class Command:
         if self.verb == "rejoin":  # which an operator types at a site that is there
             await asyncio.to_thread(self.stage.asked.wait_for_answer, site)
         words = {"failover": ["--to", site], "switchover": ["--to", site], "rejoin": [site, "--wait"]}.get(self.verb, [])
+        words += ["--accept-data-loss", "--count", "unknown"] if self.accepts_loss else []
         return (await self.stage.commands.run(self.verb, *words)).told
 
     async def heal(self) -> str:
@@ -71,11 +75,11 @@ def _on_operation(fault: Fault, stage: Stage) -> OnOperation:
 
 
 def _effect(fault: Fault, stage: Stage) -> Command:
-    return Command(stage, fault.kind, fault.target)
+    return Command(stage, fault.kind, fault.target, fault.how == ACCEPT)
 
 
 KINDS = (
-    Kind("failover", SITE_TARGETS, "`twinlog failover --to`", _effect, lasts=False),
+    Kind("failover", SITE_TARGETS, "`twinlog failover --to`", _effect, lasts=False, how=("", ACCEPT)),
     Kind("switchover", SITE_TARGETS, "`twinlog switchover --to`", _effect, lasts=False),
     Kind("rejoin", SITE_TARGETS, "`twinlog rejoin --wait`", _effect, lasts=False),
     Kind("degrade", ("active",), "`twinlog degrade`", _effect, lasts=False),

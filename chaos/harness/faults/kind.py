@@ -38,7 +38,8 @@ class Effect(Protocol):
 @dataclass
 class Stage:
     """The things that faults act on. `asked`: both sites. `active`: the site that the register names, None without one.
-    `files`, `powered`: None where no fault of the plan needs them."""
+    `files`, `powered`: None where no fault of the plan needs them. `seed`: the plan's. `is_sync`: whether the register says
+    so."""
 
     asked: AskedSites
     links: Links
@@ -46,6 +47,8 @@ class Stage:
     active: Callable[[], str | None]
     files: BrokenFiles | None = None
     powered: PoweredFiles | None = None
+    seed: int = 0
+    is_sync: Callable[[], bool] = lambda: True
     toxics: set[tuple[str, str, str]] = field(default_factory=set)  # (link, toxic, stream) in force
 
     @property
@@ -83,6 +86,7 @@ class Kind:
         if self.check is not None:
             self.check(fault)
         elif fault.how not in self.how:
-            known = f"`how` of {self.name} is one of {', '.join(self.how)}"
+            first = "nothing, or " if "" in self.how else "one of "
+            known = f"`how` of {self.name} is {first}{', '.join(filter(None, self.how))}"
             raise InvalidInput(known if any(self.how) else f"{self.name} has no `how`")
         return fault

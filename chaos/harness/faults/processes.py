@@ -37,26 +37,26 @@ class OnProcess:
         sites = self.stage.sites
         if self.kind == "terminate":
             return "" if await asyncio.to_thread(sites.terminate, site) else "SIGTERM was not heeded in time: SIGKILL"
-        work = {"crash": sites.kill, "pause": sites.pause, "site-lost": sites.lose, "start": sites.start_and_wait}[self.kind]
-        await asyncio.to_thread(work, site)
+        work = {"crash": sites.kill, "pause": sites.pause, "site-lost": sites.lose, "start": sites.start_and_hear}[self.kind]
+        refused = await asyncio.to_thread(work, site)
         if self.kind == "site-lost" and self.stage.powered is not None:
             for folder in (sites.data_dir(site), sites.folder / site / "dfs"):
                 self.stage.powered.losses.renewed(folder)
-        return f"site {site}" if self.target != site else ""
+        return f"refused: {refused}" if refused else f"site {site}" if self.target != site else ""
 
     async def heal(self) -> str:
         if self.kind == "pause":
             self.stage.sites.resume(self.chosen)
             return ""
         try:
-            await asyncio.to_thread(self.stage.sites.start_and_wait, self.chosen)
+            refused = await asyncio.to_thread(self.stage.sites.start_and_hear, self.chosen)
         except Unavailable:
             reason = self._excuse()
             if not reason:
                 raise
             self.stage.sites.excuse(self.chosen)  # it is started again when all faults are healed
             return f"site {self.chosen} did not start {reason}"
-        return ""
+        return f"refused: {refused}" if refused else ""
 
     def _excuse(self) -> str:
         """Returns the reason for which a gateway may end at its start, which needs its disk and its storage; empty: none."""

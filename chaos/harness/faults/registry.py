@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from chaos.fault_lines import Fault
-from chaos.harness.faults import commands, disks, links, power, processes
+from chaos.harness.faults import changed, commands, disks, links, older, power, processes, rot
 from chaos.harness.faults.kind import Effect, Kind, Stage
 
-KINDS: tuple[Kind, ...] = (*links.KINDS, *processes.KINDS, *power.KINDS, *disks.KINDS, *commands.KINDS)
+KINDS: tuple[Kind, ...] = (
+    *links.KINDS, *processes.KINDS, *power.KINDS, *disks.KINDS, *older.KINDS, *rot.KINDS, *changed.KINDS, *commands.KINDS,
+)
 BY_NAME: Mapping[str, Kind] = {kind.name: kind for kind in KINDS}
 _BREAK_FILES = frozenset(kind.name for kind in disks.KINDS)
 _LOSE_POWER = frozenset(kind.name for kind in power.KINDS)

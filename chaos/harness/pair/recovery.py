@@ -1,8 +1,8 @@
 """The way back to health: what an operator does who has nothing but the handbook and `twinlog status` and `advise`.
 
 What always holds: only commands are typed that the handbook (docs/operations.md) names, each with whose word it was; none of
-them accepts a loss of data; the pair is healthy when `twinlog status` ends with 0, and whoever waited for that in vain has
-found a pair that is stuck.
+them accepts a loss of data; what is done by hand stands in the handbook, too (acts.py); the pair is healthy when `twinlog
+status` ends with 0, and whoever waited for that in vain has found a pair that is stuck.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from chaos.harness.pair.acts import Acts
 from chaos.harness.pair.asked import OTHER, SITES, AskedSites
 from chaos.harness.pair.commands import Commands
 from twinlog.errors import TwinlogError
@@ -23,13 +24,19 @@ WITHIN_S = 120.0
 POLL_S = 0.25
 WHOLE = ("ACTIVE", "STANDBY")
 _TYPED = re.compile(r"`twinlog ((?:failover|switchover|rejoin|degrade|resync|resume|abort)\b[^`]*)`")
-_PLACEHOLDER = re.compile(r"(?:^|\s)[A-Z]{3,}(?:\s|$)|[<\[]")
+_PLACEHOLDER = re.compile(r"(?:^|\s)[A-Z]{3,}(?:\s|$)|[<\[]|--to$")  # what people fill in
 
 
 class Recovery:
-    def __init__(self, sites: AskedSites, commands: Commands, now_s: Callable[[], float], note: Callable[[str], None]) -> None:
+    """`acts`: what people do by hand, at a pair whose files are ours."""
+
+    def __init__(
+        self, sites: AskedSites, commands: Commands, now_s: Callable[[], float], note: Callable[[str], None],
+        acts: Acts | None = None,
+    ) -> None:
         self._sites, self._commands, self._now_s, self._note = sites, commands, now_s, note
         self._tried: dict[str, int] = {}
+        self._acts = acts
 
     async def bring_back(self, within_s: float = WITHIN_S) -> str:
         """Empty when the pair is healthy; else what it says it waits for: it is stuck."""
@@ -40,8 +47,10 @@ class Recovery:
                 self._note(f"the gateway of site {site} is started")
             documents = await self._documents()
             if is_whole(documents) and (await self._commands.ask("status")).code == 0:
-                return ""
-            if self._now_s() > quiet_s and not any(document.get("operation") for document in documents.values()):
+                if self._acts is None or not await self._acts.mend_unseen(documents):
+                    return ""
+                quiet_s = self._now_s() + PATIENCE_S
+            elif self._now_s() > quiet_s and not any(document.get("operation") for document in documents.values()):
                 await self._help(documents)
                 quiet_s = self._now_s() + PATIENCE_S
             await asyncio.sleep(POLL_S)
@@ -51,7 +60,10 @@ class Recovery:
         return await asyncio.to_thread(self._sites.documents)
 
     async def _help(self, documents: Mapping[str, Mapping[str, Any]]) -> None:
-        """One command: that of `advise`, else one that a site names, else the handbook's; each twice at most, then the next."""
+        """One act by hand that the handbook names for what a site says; else one command: that of `advise`, else one that a
+        site names, else the handbook's; each twice at most, then the next."""
+        if self._acts is not None and await self._acts.help(documents):
+            return
         named = [*await self._advised(), *_named(documents), *await self._unfinished(), *_handbook(documents)]
         for words, why in named:
             if self._tried.get(words, 0) < 2:

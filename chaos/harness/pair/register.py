@@ -2,7 +2,8 @@
 
 What always holds: it reads the coordinator's database and writes nothing; every change is seen, because the table of changes is
 read, not the value alone. A change happened between two looks: an opening is noted with the later one and a mode with the
-earlier one, so that neither makes an answer look wrong that was right.
+earlier one, so that neither makes an answer look wrong that was right. Where the database went back, or came back, the mode
+that it says now is news, and an opening that was seen before is none.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import msgspec
 
 from chaos.history.history import GivenUp, ModeRecorded, Opened
 from chaos.history.lines import Line
+from gateway.demo.files import PAIR
 from switchover.register.port import PairState
 
 POLL_S = 0.02
@@ -31,6 +33,7 @@ class RegisterWatch:
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="register-watch", daemon=True)
         self._last_id = 0
+        self._seen: dict[int, PairState] = {}  # the changes, by their ids
         self.value: PairState | None = None
         self.error = ""  # what ended it before its time
 
@@ -58,14 +61,21 @@ class RegisterWatch:
                 continue  # the first gateway is still to make it, or one writes it
             now_s = self._now_s()
             for number, value in found:
-                for line in lines_of(self.value, value, before_s, now_s):
+                again = self._seen.get(number) == value
+                for line in [ModeRecorded(value.epoch, value.mode, before_s)] if again else lines_of(
+                    self.value, value, before_s, now_s
+                ):
                     self._note(line)
-                self._last_id, self.value = number, value
+                self._last_id, self.value, self._seen[number] = number, value, value
             before_s = looked_s
 
     def _read(self) -> list[tuple[int, PairState]]:
         with closing(sqlite3.connect(f"file:{self._database}?mode=ro", uri=True)) as connection:
-            rows = connection.execute("select id, value from history where id > ? order by id", (self._last_id,)).fetchall()
+            newest = connection.execute("select max(id) from history where pair = ?", (PAIR,)).fetchone()[0]
+            since = self._last_id if newest is None or newest >= self._last_id else newest - 1  # it went back
+            rows = connection.execute(
+                "select id, value from history where pair = ? and id > ? order by id", (PAIR, since)
+            ).fetchall()
         return [(number, _decoder.decode(value)) for number, value in rows]
 
 

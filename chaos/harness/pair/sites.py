@@ -2,7 +2,7 @@
 
 What always holds: a gateway is started by the product's own command, or by the same with a planted bug; it is tied to this
 process; its peer and its clients reach it through a link, the harness itself directly; each process that is signalled
-was started here.
+was started here. A gateway may end by itself only where a fault has given it a reason, and then it has to say why.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from chaos.harness.pair.asked import SITES as SITES
 from chaos.harness.pair.asked import AskedSites
 from chaos.harness.pair.parts import GATEWAY_LINKS, PLAIN, Parts
 from chaos.harness.pair.servers.servers import Servers
+from chaos.harness.pair.spoiled import Spoiled
 from chaos.servers.ports import free_ports
 from gateway.demo.child import start_child
 from gateway.demo.files import write_files
@@ -37,17 +38,25 @@ FLUSH_INTERVAL_S = 2.0  # likewise: what a storage has applied is durable soon, 
 START_S = 120.0
 STOP_S = 30.0
 POLL_S = 0.01
+_DEFECT = "This is a defect of twinlog"  # how the product says that it does not know an error
+_LAST_LINES = 12
 
 
 @dataclass
 class Lives:
-    """The lives of one site's gateway. `wanted`: it is meant to run, and so a death is news. `coming`: somebody starts it."""
+    """The lives of one site's gateway. `wanted`: it is meant to run, and so a death is news. `coming`: somebody starts it.
+    `may_refuse`: a fault has given it a reason to end; `refused`: what it said when it last did, until it is started again.
+    `tree`, `config`: the source tree and the file that it is started with, where a fault has changed them."""
 
     process: subprocess.Popen[bytes] | None = None
     paused: bool = False
     wanted: bool = False
     coming: bool = False
     starts: int = 0
+    may_refuse: bool = False
+    refused: str = ""
+    tree: Path | None = None
+    config: Path | None = None
     exits: list[int] = field(default_factory=list)
 
 
@@ -70,11 +79,17 @@ class RealSites(AskedSites):
         self.lives = {site: Lives() for site in SITES}
         self._died: list[tuple[str, int]] = []
         self.starting = threading.Lock()  # while somebody holds it, no gateway starts
+        self.spoiled = Spoiled()
+        self.mute: list[str] = []  # refusals that do not say why
         super().__init__(self.urls)
 
     @property
     def parts(self) -> Parts:
         return self.servers.parts
+
+    @property
+    def ports(self) -> dict[str, int]:
+        return {site: int(address.rpartition(":")[2]) for site, address in self._addresses.items()}
 
     @property
     def urls(self) -> dict[str, str]:
@@ -105,6 +120,11 @@ class RealSites(AskedSites):
             text = text.replace("[engine]\n", f"[engine]\nflush_interval_s = {FLUSH_INTERVAL_S}\n")
             path.write_text(text + sizes, encoding="utf-8")
 
+    @property
+    def coordinator(self) -> Path:
+        """The database in which the register is."""
+        return self.folder / "coordinator.db"
+
     def data_dir(self, site: str) -> Path:
         return self.folder / site / "data"
 
@@ -112,18 +132,20 @@ class RealSites(AskedSites):
         """Returns at once. Nothing to do while it runs."""
         life = self.lives[site]
         module = ["chaos.harness.bugs.launch", self.bug] if self.bug else ["twinlog"]
-        command = [sys.executable, "-m", *module, "serve", "--config", str(self.folder / site / "site.toml")]
+        config = life.config or self.folder / site / "site.toml"
+        command = [sys.executable, "-m", *module, "serve", "--config", str(config)]
         environ = {**child_environ(), **self.servers.environ(site), **self._environ}
+        environ |= {"PYTHONPATH": str(life.tree)} if life.tree else {}
         with self.starting, (self.folder / site / "site.log").open("ab") as log:
             if self.is_running(site):
                 return
             self._look(site)
             life.process = start_child(command, log, folder=self.folder, environ=environ)
-            life.paused, life.wanted = False, True
+            life.paused, life.wanted, life.refused = False, True, ""
             life.starts += 1
 
     def revive(self) -> Sequence[str]:
-        dead = [site for site in SITES if not self.is_running(site)]
+        dead = [site for site in SITES if not self.is_running(site) and not self.refusal(site)]
         for site in dead:
             self.start(site)
         return dead
@@ -137,6 +159,26 @@ class RealSites(AskedSites):
         finally:
             self.lives[site].coming = False
         self.wait_for_answer(site)
+
+    def start_and_hear(self, site: str) -> str:
+        """Returns when it answers, or when it has ended because it may refuse: what it said then. Raises Unavailable."""
+        try:
+            self.start_and_wait(site)
+        except Unavailable:
+            if not self.refusal(site):
+                raise
+        return self.refusal(site)
+
+    def foresee_nothing(self) -> None:
+        """The pair is whole: from now on a gateway that ends by itself is news again, and no copy that lies aside is newer."""
+        self.spoiled.newest.clear()
+        for life in self.lives.values():
+            life.may_refuse = False
+
+    def refusal(self, site: str) -> str:
+        """The last words of a gateway that ended by itself, and may; an empty text unless that was its last deed."""
+        self._look(site)
+        return self.lives[site].refused
 
     def wait_for_answer(self, site: str) -> None:
         """Or until somebody ends it. Raises Unavailable when it does not answer in time, or ends by itself."""
@@ -212,12 +254,18 @@ class RealSites(AskedSites):
         if process is not None and self.is_running(site):
             process.send_signal(signal.SIGCONT)
 
+    def empty(self, site: str) -> None:
+        """Its gateway is stopped, and its data directory is empty."""
+        self.terminate(site)
+        shutil.rmtree(self.data_dir(site), ignore_errors=True)
+        self.spoiled.forget(site)
+
     def lose(self, site: str) -> None:
         """Its gateway, its servers, its data and what is on its DFS are gone. An empty directory stands where that was; servers
         are built when the gateway is started again."""
         self.kill(site)
         self.servers.lose(site)
-        shutil.rmtree(self.data_dir(site), ignore_errors=True)
+        self.empty(site)
         shutil.rmtree(self.folder / site / "dfs", ignore_errors=True)
         (self.folder / site / "dfs").mkdir(parents=True)
 
@@ -236,7 +284,21 @@ class RealSites(AskedSites):
         if life.wanted and life.process is not None and (code := life.process.poll()) is not None:
             life.wanted = False
             life.exits.append(code)
-            self._died.append((site, code))
+            if not life.may_refuse:
+                self._died.append((site, code))
+                return
+            life.refused = self._last_words(site)
+            if code <= 0 or not life.refused or _DEFECT in life.refused:
+                self.mute.append(f"The gateway of site {site} ended with {code} and said: {life.refused or 'nothing'}")
+                life.refused = life.refused or f"exit code {code}"
+
+    def _last_words(self, site: str) -> str:
+        """The last text that it printed, which is no line of its log."""
+        lines = (self.folder / site / "site.log").read_text(errors="replace").splitlines()[-_LAST_LINES:]
+        last: list[str] = []
+        for line in lines:
+            last = [] if line.startswith("{") else [*last, line.strip()]
+        return " ".join(filter(None, last))
 
     def end(self) -> None:
         """Whatever runs is stopped."""

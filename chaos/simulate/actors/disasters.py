@@ -10,17 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from itertools import pairwise
 
 from chaos.fault_lines import Fault
+from chaos.log_damage import provable
 from chaos.simulate.actors.older import OlderParts
 from chaos.simulate.twins.coordinator import PLACE as WITNESS
 from chaos.simulate.twins.stored import Stored
 from chaos.simulate.world import OTHER, PAIR, World
 from remote_log.layout import RemoteLayout, SegmentName
-from storage.log.frame import Flags, Frame, parse_frame
-from storage.log.segment import aligned, parse_header
-from twinlog.errors import TwinlogError
 
 Undo = Callable[[], None]
 CURSORS = "cursors/holders.json"
@@ -107,7 +104,7 @@ class Disasters:
                 path: (each.data, len(each.data)) for path, each in here.dfs.files.items()
                 if isinstance(layout.parse(path), SegmentName)
             }
-        places = [(path, place) for path, (data, upto) in sorted(files.items()) for place in _places(bytes(data[:upto]))]
+        places = [(path, place) for path, (data, upto) in sorted(files.items()) for place in provable(bytes(data[:upto]))]
         if not places:
             self._note(f"{fault.kind} does not happen: nothing there would differ from a torn end")
             return
@@ -137,20 +134,3 @@ class Disasters:
 def synced(stored: Stored) -> int:
     """Returns how many bytes of the file are on the disk for sure."""
     return min((offset for offset, _ in stored.unsynced), default=len(stored.data))
-
-
-def _places(data: bytes) -> list[tuple[int, int]]:
-    """Returns the ranges where a segment can rot so that later bytes prove it. At its end, damage and a torn write are alike:
-    there no reader could know, and whoever stores the file has to."""
-    frames: list[tuple[int, Frame]] = []
-    try:
-        header = parse_header(data)
-        offset = header.begin
-        while True:
-            frames.append((offset, parse_frame(data, offset)))
-            offset = aligned(offset + len(frames[-1][1].data), header.alignment)
-    except TwinlogError:  # it ends there
-        pass
-    attested = max((frame.committed for _, frame in frames if not frame.flags & Flags.ASYNC), default=0)
-    found = [(at, behind) for (at, frame), (behind, _) in pairwise(frames) if frame.last_seq <= attested]
-    return [(0, frames[0][0]), *found] if found else []

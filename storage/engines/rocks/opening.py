@@ -20,13 +20,14 @@ import msgspec
 from rocksdict import BlockBasedOptions, Cache, Checkpoint, DbClosedError, DBCompressionType, Options, Rdict, WriteOptions
 
 from storage.disk.os_files import make_folders, write_whole
+from storage.disk.sealed_json import seal, unseal
 from storage.engine import EngineState
 from storage.engines.kept_snapshots import SnapshotFolder
 from storage.engines.rocks.layout import FORMAT, FORMAT_KEY
 from storage.engines.rocks.state import load_state
 from storage.engines.rocks.view import ROCKS_ERRORS, RocksView
 from twinlog.decoding import decoded
-from twinlog.errors import DataDirectoryError, EngineFailed, reason, words
+from twinlog.errors import DamagedLog, DataDirectoryError, EngineFailed, reason, words
 
 FLUSHES_MERGED = 8  # their files are merged together; until then a scan goes through all of them
 _MADE_BEFORE_CURRENT = ("LOCK", "LOG", "IDENTITY", "MANIFEST-", "OPTIONS-", "rocksdict-config")
@@ -36,6 +37,7 @@ _FIGURES = {
     "memtable_bytes": "rocksdb.cur-size-all-mem-tables",
     "pending_compaction_bytes": "rocksdb.estimate-pending-compaction-bytes",
 }
+_NOTES_REMEDY = "move the data directory away, and the site will be loaded from its peer"
 _decode_notes = msgspec.msgpack.Decoder(dict[str, bytes]).decode
 
 
@@ -139,21 +141,29 @@ def check_room(folder: Path, size_bytes: int) -> None:
 
 
 def _advice(problem: str) -> str:
+    if "Corruption" in problem:  # also of a block, which is no lock
+        return "the database is damaged; move it away, and the site will be loaded from its peer"
     if "lock" in problem.lower():
         return "another process, or this one, has it open; stop that one first"
-    if "Corruption" in problem:
-        return "the database is damaged; move it away, and the site will be loaded from its peer"
     return "look at the file system"
 
 
 class Notes:
-    """Small durable notes in one file. Raises DataDirectoryError when the file cannot be read as such."""
+    """Small durable notes in one sealed file. Raises DataDirectoryError when the file cannot be read as such, or a bit of it
+    has turned: a note says, for example, that the rows are no prefix of the log."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         try:
-            self._notes = decoded(_decode_notes, path.read_bytes(), ValueError) if path.exists() else {}
-        except (OSError, ValueError) as error:
+            data = path.read_bytes() if path.exists() else seal(dict[str, bytes]())
+        except OSError as error:
+            raise DataDirectoryError(f"{path} cannot be read as an engine's notes: {words(error)}") from error
+        try:
+            if _is_unsealed(data):
+                self._notes = decoded(_decode_notes, data, ValueError)
+            else:
+                self._notes = unseal(data, dict[str, bytes], str(path), _NOTES_REMEDY)
+        except (ValueError, DamagedLog) as error:
             raise DataDirectoryError(f"{path} cannot be read as an engine's notes: {words(error)}") from error
 
     def get(self, name: str) -> bytes | None:
@@ -164,10 +174,15 @@ class Notes:
         notes = {**self._notes, name: value}
         kept = {key: note for key, note in notes.items() if note is not None}
         try:
-            write_whole(self._path, msgspec.msgpack.encode(kept))
+            write_whole(self._path, seal(kept))
         except OSError as error:
             raise EngineFailed(f"{self._path} could not be written: {words(error)}; look at the file system") from error
         self._notes = kept
+
+
+def _is_unsealed(data: bytes) -> bool:
+    """A map of msgpack, as notes were written up to 2026-11-24. No bit that turns makes a sealed file begin like one."""
+    return bool(data) and data[0] >> 4 == 0x8
 
 
 class RocksParts(NamedTuple):

@@ -17,6 +17,7 @@ def site(role: str, **members: Any) -> dict[str, Any]:
     ("`twinlog failover --to b`, if a is lost", ["failover --to b"]),
     ("`twinlog resume 01AB-9`, or `twinlog abort 01AB-9`", ["resume 01AB-9", "abort 01AB-9"]),
     ("`twinlog resume OPERATION`", []),
+    ("`twinlog failover --to` this same site", []),
     ("`twinlog failover --to b --accept-data-loss --count 7`", []),
     ("`twinlog advise`, `twinlog status`", []),
 ])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 import time
+from contextlib import closing
 from pathlib import Path
 
 from chaos.harness.pair.register import RegisterWatch, lines_of
@@ -47,3 +49,41 @@ async def test_every_change_is_seen_however_fast_they_follow(tmp_path: Path) -> 
     assert [line.epoch for line in found if isinstance(line, Opened)] == [1, 2, 3, 4, 5]
     assert watch.active == "b"
     assert not watch.error
+
+
+async def test_a_database_that_goes_back_and_comes_back_is_followed(tmp_path: Path) -> None:
+    found: list[Line] = []
+    database, older = tmp_path / "coordinator.db", tmp_path / "older.db"
+    coordinator = SqlCoordinator(f"sqlite:///{database}", "demo", SystemClock())
+    first = await coordinator.compare_and_set(None, PairState(epoch=1, epoch_allocated=1, active="a", reason="a test"))
+    with closing(sqlite3.connect(database)) as source, closing(sqlite3.connect(older)) as copy:
+        source.backup(copy)
+    await coordinator.compare_and_set(first, PairState(epoch=2, epoch_allocated=2, active="b", mode="async", reason="a test"))
+    watch = RegisterWatch(database, time.monotonic, found.append)
+    watch.start()
+    assert wait_for(lambda: watch.active == "b")
+    newest = tmp_path / "newest.db"
+    with closing(sqlite3.connect(database)) as source, closing(sqlite3.connect(newest)) as copy:
+        source.backup(copy)
+    await coordinator.close()
+    older.rename(database)
+    assert wait_for(lambda: watch.active == "a")
+    assert found[-1] == ModeRecorded(1, "sync", found[-1].at_s)  # type: ignore[attr-defined]
+    newest.rename(database)
+    assert wait_for(lambda: watch.active == "b")
+    watch.stop()
+    assert [line.epoch for line in found if isinstance(line, Opened)] == [1, 2]
+    assert not watch.error
+
+
+async def test_the_register_of_another_pair_in_the_same_database_is_none_of_ours(tmp_path: Path) -> None:
+    found: list[Line] = []
+    for pair in ("other", "demo"):
+        coordinator = SqlCoordinator(f"sqlite:///{tmp_path}/coordinator.db", pair, SystemClock())
+        await coordinator.compare_and_set(None, PairState(epoch=7, active="ab"[pair == "demo"], reason="a test"))
+        await coordinator.close()
+    watch = RegisterWatch(tmp_path / "coordinator.db", time.monotonic, found.append)
+    watch.start()
+    assert wait_for(lambda: bool(found))
+    watch.stop()
+    assert [line.site for line in found if isinstance(line, Opened)] == ["b"]

@@ -26,10 +26,14 @@ SYNC = "workload sets\nseconds 8\nat 2 sync-fails a for 4 how wal/10\n"
 ALONE = "workload sets\nseconds 9\nat 1 terminate b\nat 2 degrade active\nat 6 power-loss active for 1 how lost\n"
 BOTH = "workload sets\nseconds 16\nat 3 power-loss both how lost\nat 4 site-lost a\nat 4.5 start b\nat 14 failover b\n"
 STANDBY = "workload sets\nseconds 6\nat 3 power-loss standby for 1 how lost\n"
+TURNED = "workload sets\nseconds 10\nat 4 rot a how wal\nat 4.5 crash a for 1\n"
+OLDER_WAL = "workload sets\nseconds 10\nat 2 disk-back a for 4\n"
+OLDER_REGISTER = "workload registers\nseconds 20\nat 2 coordinator-back w for 6\nat 3 switchover b\nat 9 crash a for 1\n"
 PLANS = {
     "ack-before-remote": FAILOVER, "serves-when-woken": WOKEN, "answer-of-another": SLOW, "syncs-again": SYNC,
     "wal-not-synced": ALONE, "segment-name-not-synced": ALONE, "remote-log-not-synced": BOTH, "remote-name-not-synced": BOTH,
     "note-not-synced": STANDBY,
+    "ignore-crc": TURNED, "own-disk-alone": OLDER_WAL, "believes-an-older-register": OLDER_REGISTER,
 }
 
 

@@ -53,3 +53,26 @@ def test_an_operator_waits_for_a_site_that_is_coming_and_for_no_other(pair: Real
             waiting.result(0.3)
         pair.lives["a"].coming = False
         waiting.result(60)
+
+
+@pytest.mark.parametrize(("said", "is_mute"), [
+    ("damaged-log: wal/1: the frame at offset 64\nis damaged", False), ("", True),
+    ("error: KeyError: 'x' (a.py:1). This is a defect of twinlog: please report it", True),
+])
+def test_a_gateway_with_a_reason_may_refuse_but_has_to_say_why(pair: RealSites, said: str, is_mute: bool) -> None:
+    (pair.folder / "a" / "site.log").write_text('said before\n{"event": "x"}\n' + said + "\n")
+    pair.lives["a"].may_refuse = True
+    assert "damaged-log" in pair.start_and_hear("a") or is_mute
+    assert list(pair.died()) == []
+    assert bool(pair.mute) == is_mute
+    assert "said before" not in pair.refusal("a")
+
+
+def test_once_the_pair_is_whole_nobody_may_refuse_any_more(pair: RealSites) -> None:
+    pair.lives["a"].may_refuse = True
+    pair.spoiled.newest["a", "wal"] = pair.folder
+    pair.foresee_nothing()
+    pair.start("a")
+    assert pair.refusal("a") == ""
+    assert not pair.spoiled.newest
+    assert list(pair.died()) == [("a", 3)]

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Iterable
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 from rocksdict import Options, Rdict
 
@@ -15,7 +16,7 @@ from storage.engine import StoredRow
 from storage.engines.memory.engine import MemoryEngine
 from storage.engines.rocks.engine import RocksEngine
 from storage.engines.rocks.layout import Range
-from storage.engines.rocks.opening import RocksSettings
+from storage.engines.rocks.opening import Notes, RocksSettings
 from storage.log.frame import COUNTER_BITS, Frame
 from tests.storage.engines.engine_rig import SECOND, Log, T, noop, put_table, request, scan, schema_of, update, upsert, value
 from twinlog.errors import DataDirectoryError, EngineFailed
@@ -283,6 +284,44 @@ async def test_damaged_notes(tmp_path: Path) -> None:
     for _ in range(2):
         with pytest.raises(DataDirectoryError, match="notes"):
             await RocksEngine.open(tmp_path, RocksSettings())
+
+
+async def test_a_damaged_block_at_the_opening_is_no_lock(tmp_path: Path) -> None:
+    engine = await RocksEngine.open(tmp_path, RocksSettings())
+    await engine.apply(many(Log(), 10, 200))
+    await engine.close()
+    for table in (tmp_path / "rocksdb").glob("*.sst"):
+        content = bytearray(table.read_bytes())
+        content[10] ^= 1
+        table.write_bytes(content)
+    with pytest.raises(DataDirectoryError, match=r"cannot be opened: the database is damaged; move it away.*block checksum"):
+        await RocksEngine.open(tmp_path, RocksSettings())
+
+
+def test_a_bit_of_the_notes_that_has_turned_is_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "notes"
+    Notes(path).put("floor", b"17")
+    whole = path.read_bytes()
+    for bit in range(len(whole) * 8):
+        turned = bytearray(whole)
+        turned[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(turned)
+        with pytest.raises(DataDirectoryError, match="notes"):
+            Notes(path)
+    for length in range(len(whole)):
+        path.write_bytes(whole[:length])
+        with pytest.raises(DataDirectoryError, match="notes"):
+            Notes(path)
+
+
+def test_notes_of_before_they_were_sealed_are_read_and_sealed(tmp_path: Path) -> None:
+    path = tmp_path / "notes"
+    path.write_bytes(msgspec.msgpack.encode({"floor": b"17"}))
+    notes = Notes(path)
+    assert notes.get("floor") == b"17"
+    notes.put("pinned", b"1")
+    assert path.read_bytes().startswith(b'{"crc32c":')
+    assert (Notes(path).get("floor"), Notes(path).get("pinned")) == (b"17", b"1")
 
 
 async def test_a_damaged_block_is_an_error_and_no_short_answer(tmp_path: Path) -> None:

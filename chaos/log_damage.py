@@ -1,0 +1,31 @@
+"""The places at which damage of a log can be proven by its readers: for whoever turns bits of it, on twins or in real files.
+
+What always holds: a range ends before a sound frame of the same file, and what is damaged in it was committed by then. At the
+end of a log, damage and a torn write are alike: there no reader could know, and whoever stores the file has to
+(docs/decisions/2026-11-21-a-damaged-remote-log.md).
+This module is pure.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from storage.log.frame import Flags, Frame, parse_frame
+from storage.log.segment import aligned, parse_header
+from twinlog.errors import TwinlogError
+
+
+def provable(data: bytes) -> list[tuple[int, int]]:
+    """The ranges [start, end) of a segment's bytes in which damage can be proven: its header, then each such frame."""
+    frames: list[tuple[int, Frame]] = []
+    try:
+        header = parse_header(data)
+        offset = header.begin
+        while True:
+            frames.append((offset, parse_frame(data, offset)))
+            offset = aligned(offset + len(frames[-1][1].data), header.alignment)
+    except TwinlogError:  # it ends there
+        pass
+    attested = max((frame.committed for _, frame in frames if not frame.flags & Flags.ASYNC), default=0)
+    found = [(at, behind) for (at, frame), (behind, _) in pairwise(frames) if frame.last_seq <= attested]
+    return [(0, frames[0][0]), *found] if found else []
