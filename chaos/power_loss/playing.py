@@ -48,8 +48,8 @@ class Played:
             self._inodes[inode] = folder, found
 
     def play(self, entries: Iterable[Entry], cut: Collection[str] = (), cut_ns: int = 0) -> None:
-        """`cut`: the folders that lost their power at `cut_ns`. A call on them that ended later was under way: what it was to sync
-        may be lost or torn. Raises ValueError for an entry that fits to nothing that was played before."""
+        """`cut`: the folders that lost their power at `cut_ns`. A call on them that ended later was under way: what it was to
+        sync may be lost or torn. Raises ValueError for an entry that fits to nothing that was played before."""
         for entry in entries:
             self._order = max(self._order + 1, entry.ended_ns)
             if entry.kind in (MADE_FILE, MADE_FOLDER, LINKED, RENAMED, GONE):
