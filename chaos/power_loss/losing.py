@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from random import Random
@@ -46,24 +47,33 @@ class PowerLoss:
         self.processes = RecordedProcesses(folder, watched)
         self._played = Played({os.path.realpath(path): in_order for path, in_order in watched.items()})
         self._position = 0
+        self._lock = threading.Lock()
         for path in watched:
             self.renewed(path)
 
     def renewed(self, folder: Path) -> None:
         """Takes the content of the folder as it is now, made by somebody who is not recorded, for durable."""
-        self._play()
-        root = Path(os.path.realpath(folder))
-        root.mkdir(exist_ok=True)
+        with self._lock:
+            self._play()
+            root = Path(os.path.realpath(folder))
+            root.mkdir(exist_ok=True)
+            self._load(root)
+
+    def _load(self, root: Path) -> None:
         tree = read_tree(root)
         inodes = {path: (root / path).stat().st_ino for path, node in tree.items() if node is None}
         self._played.load(str(root), tree, {"": root.stat().st_ino, **inodes})
 
-    def lose(self, folders: Sequence[Path], choice: Choice) -> str:
-        """Nobody uses the folders: who did is cut and dead. Returns what was lost, for people. Raises Unavailable."""
-        self._play()
+    def lose(self, folders: Sequence[Path], choice: Choice, cut_ns: int) -> str:
+        """Nobody uses the folders: who did was cut at `cut_ns`, and is dead. Returns what was lost, for people. Raises
+        Unavailable."""
+        with self._lock:
+            return self._lose([Path(os.path.realpath(folder)) for folder in folders], choice, cut_ns)
+
+    def _lose(self, roots: Sequence[Path], choice: Choice, cut_ns: int) -> str:
+        self._play([str(root) for root in roots], cut_ns)
         shown = []
-        for folder in folders:
-            root = Path(os.path.realpath(folder))
+        for root in roots:
             model = self._played.models[str(root)]
             cached = model.cached()
             if different := equal_trees(cached, read_tree(root), except_for=UNSEEN):
@@ -77,21 +87,21 @@ class PowerLoss:
             for entry in root.iterdir():
                 shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
             write_tree(left, root)
-            self.renewed(root)
-            shown.append(f"{folder.parent.name}/{folder.name}: of what was not synced, {way}" + _listed(changed))
+            self._load(root)
+            shown.append(f"{root.parent.name}/{root.name}: of what was not synced, {way}" + _listed(changed))
         return "; ".join(shown)
 
     def close(self) -> None:
         """All recorded processes have ended: the record goes."""
         shutil.rmtree(self._folder)
 
-    def _play(self) -> None:
+    def _play(self, cut: Sequence[str] = (), cut_ns: int = 0) -> None:
         with self.processes.record.open("rb") as file:
             file.seek(self._position)
             record = file.read()
         try:
             entries, read_bytes = parse(record)
-            self._played.play(entries)
+            self._played.play(entries, cut, cut_ns)
         except ValueError as error:
             raise Unavailable(f"the record of what processes wrote cannot be followed: {error}") from error
         self._position += read_bytes

@@ -8,7 +8,7 @@ This module is pure.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from chaos.crash_states.files import Change, ModelFile, ModelFolder
@@ -47,8 +47,9 @@ class Played:
             assert found is not None, path
             self._inodes[inode] = folder, found
 
-    def play(self, entries: Iterable[Entry]) -> None:
-        """Raises ValueError for an entry that fits to nothing that was played before."""
+    def play(self, entries: Iterable[Entry], cut: Collection[str] = (), cut_ns: int = 0) -> None:
+        """`cut`: the folders that lost their power at `cut_ns`. A call on them that ended later was under way: what it was to
+        sync may be lost or torn. Raises ValueError for an entry that fits to nothing that was played before."""
         for entry in entries:
             self._order = max(self._order + 1, entry.ended_ns)
             if entry.kind in (MADE_FILE, MADE_FOLDER, LINKED, RENAMED, GONE):
@@ -56,12 +57,13 @@ class Played:
             elif entry.inode in self._inodes:
                 folder, number = self._inodes[entry.inode]
                 model = self.models[folder]
-                if entry.kind == SYNCED:
+                was_under_way = folder in cut and entry.ended_ns > cut_ns
+                if entry.kind == SYNCED and not was_under_way:
                     model.sync(number, entry.began_ns)
                 elif number in model.files:
-                    self._change(model.files[number], entry)
+                    self._change(model.files[number], entry, is_synced=entry.is_synced and not was_under_way)
 
-    def _change(self, file: ModelFile, entry: Entry) -> None:
+    def _change(self, file: ModelFile, entry: Entry, *, is_synced: bool) -> None:
         changes: list[Change] = []
         if entry.kind == WROTE:
             changes = file.write(self._order, entry.data, entry.at)
@@ -69,7 +71,7 @@ class Played:
             changes = file.set_length(self._order, entry.at)
         for change in changes:
             change.done = self._order
-        if entry.is_synced:
+        if is_synced:
             touched = {change.sector for change in changes} | {None}
             file.sync(lambda change: change.sector in touched)
 

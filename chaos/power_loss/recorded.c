@@ -1,9 +1,9 @@
 /* Stands between a process and its files (LD_PRELOAD): records what it changes below some folders, and what it makes durable.
  *
- * What always holds: a call stands in the record before its caller goes on, with its bytes and with the times when it began and
+ * What always holds: a call stands in the record before its caller continues, with its bytes and with the times when it began and
  * ended, so the record outlives the process; a call that failed is not in it. When the process is cut, no further call begins,
- * and `under_way` says how many have not ended; one that begins later waits for the end of the process. What cannot be seen from
- * here: calls that libc makes on its own behalf (stdio), raw system calls, and memory that is mapped and written.
+ * and none returns: whoever waits for a sync never learns that it ended. `under_way` counts the calls that have not ended. What
+ * cannot be seen from here: calls that libc makes on its own behalf (stdio), raw system calls, and memory that is mapped and written.
  * The table is that of table.py, which writes it; the record is read by record.py. All of them lay it out in the same way.
  */
 #define _GNU_SOURCE
@@ -110,19 +110,23 @@ static uint64_t now_ns(void) {
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
+/* The call has ended. In a process that is cut, its caller waits for the end. */
+static void leave(void) {
+    atomic_fetch_sub(&life->under_way, 1);
+    while (atomic_load(&life->cut))
+        pause();
+}
+
 /* Begins a call, unless the process is cut. Returns the time. */
 static uint64_t begin(void) {
     atomic_fetch_add(&life->under_way, 1);
-    if (atomic_load(&life->cut)) {
-        atomic_fetch_sub(&life->under_way, 1);
-        for (;;)
-            pause();
-    }
+    if (atomic_load(&life->cut))
+        leave();
     return now_ns();
 }
 
-/* Ends a call: one that failed (`result` below 0) leaves nothing. Keeps errno. */
-static void end(long result, struct head head, const char *path, const char *other, const struct iovec *parts, int count) {
+/* Writes a call down: one that failed (`result` below 0) leaves nothing. Keeps errno. */
+static void note(long result, struct head head, const char *path, const char *other, const struct iovec *parts, int count) {
     int kept = errno;
     if (result >= 0) {
         size_t left = head.kind == WROTE ? (size_t)result : 0;
@@ -155,7 +159,6 @@ static void end(long result, struct head head, const char *path, const char *oth
         if (all != few)
             free(all);
     }
-    atomic_fetch_sub(&life->under_way, 1);
     errno = kept;
 }
 
@@ -168,7 +171,8 @@ static void wrote(ssize_t result, int descriptor, struct head head, off_t offset
     head.at = offset >= 0 ? offset : lseek(descriptor, 0, SEEK_CUR) - (result > 0 ? result : 0);
     head.is_synced |= syncs(descriptor);
     errno = kept;
-    end(result, head, NULL, NULL, parts, count);
+    note(result, head, NULL, NULL, parts, count);
+    leave();
 }
 
 #define WRITES(call, offset, flags, parts, count)                                       \
@@ -219,7 +223,8 @@ PWRITESV2(pwritev64v2)
             return call;                                                                                \
         struct head head = {.kind = kind_, .inode = seen.st_ino, .at = length, .began_ns = begin()};    \
         int result = call;                                                                              \
-        end(result == 0 ? 0 : -1, head, NULL, NULL, NULL, 0);                                           \
+        note(result == 0 ? 0 : -1, head, NULL, NULL, NULL, 0);                                          \
+        leave();                                                                                        \
         return result;                                                                                  \
     } while (0)
 
@@ -268,8 +273,9 @@ static int opened(opener *call, int folder, const char *path, int flags, mode_t 
     if (changed)
         head.inode = seen.st_ino;
     errno = kept;
-    end(changed ? 0 : -1, head, made ? resolved : NULL, NULL, NULL, 0);
+    note(changed ? 0 : -1, head, made ? resolved : NULL, NULL, NULL, 0);
     pthread_mutex_unlock(&names);
+    leave();
     return descriptor;
 }
 
@@ -330,8 +336,9 @@ static int named(struct named *call, int result) {
     if (call->head.kind == MADE_FOLDER && result == 0 && lstat(call->path, &seen) == 0)
         call->head.inode = seen.st_ino;
     errno = kept;
-    end(result, call->head, call->path, call->other, NULL, 0);
+    note(result, call->head, call->path, call->other, NULL, 0);
     pthread_mutex_unlock(&names);
+    leave();
     return result;
 }
 

@@ -1,7 +1,7 @@
 """The table that a recorded process shares with its recorder: which folders are recorded, into which file, and who is cut.
 
-What always holds: behind `cut` no call of that process on these folders begins, and each that had begun has ended and stands in
-the record, unless this raised; a process stays cut until it ends. The layout is that of recorded.c.
+What always holds: behind `cut` no call of that process on these folders begins or returns, and each that had begun has ended
+and stands in the record, unless this raised; a process stays cut until it ends. The layout is that of recorded.c.
 """
 
 from __future__ import annotations
@@ -62,12 +62,13 @@ class RecordedProcesses:
         """Returns whether the process is recorded."""
         return self._life(pid) is not None
 
-    def cut(self, *pids: int) -> None:
-        """At one moment, as far as one process can. A process that is not recorded is left alone. Raises Unavailable where a
-        call does not end, or where the record has a gap."""
+    def cut(self, *pids: int) -> int:
+        """Returns the moment, in ns of the monotonic clock: no caller has heard of the end of a call that ended later. A
+        process that is not recorded is left alone. Raises Unavailable where a call does not end, or the record has a gap."""
         lives = [life for life in map(self._life, pids) if life is not None]
         for life in lives:
             life.cut = 1
+        moment_ns = time.monotonic_ns()
         until_s = time.monotonic() + END_S
         while any(life.under_way for life in lives):
             if time.monotonic() > until_s:
@@ -75,6 +76,7 @@ class RecordedProcesses:
             time.sleep(POLL_S)
         if any(life.missing for life in lives):
             raise Unavailable(f"{self.record} has a gap: look whether its disk is full")
+        return moment_ns
 
     def _life(self, pid: int) -> _Life | None:
         """The last one of this number: numbers of processes come again."""

@@ -66,10 +66,10 @@ class PowerLost:
         places = ("disk", "dfs") if self.fault.target == BOTH else ("disk",)
         folders = [sites.folder / site / PLACES[place] for site in self.chosen for place in places]
         with sites.starting:
-            losses.processes.cut(*filter(None, map(sites.pid, self.chosen)))
+            cut_ns = losses.processes.cut(*filter(None, map(sites.pid, self.chosen)))
             for site in self.chosen:
                 sites.kill(site)
-            return losses.lose(folders, all_lost if self.fault.how == LOST else by_chance(self.powered.drawn))
+            return losses.lose(folders, all_lost if self.fault.how == LOST else by_chance(self.powered.drawn), cut_ns)
 
 
 def _effect(fault: Fault, stage: Stage) -> PowerLost:

@@ -67,7 +67,7 @@ class RealSites(AskedSites):
 
     def __init__(
         self, folder: Path, bug: str = "", environ: Mapping[str, str] | None = None, parts: Parts = PLAIN,
-        before_kill: Callable[[int], None] = lambda pid: None,
+        before_kill: Callable[[int], object] = lambda pid: None,
     ) -> None:
         self.folder, self.bug, self._environ, self._before_kill = folder, bug, environ or {}, before_kill
         self.servers = Servers(parts, folder)

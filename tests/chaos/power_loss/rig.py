@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +18,7 @@ from chaos.power_loss.losing import Choice, PowerLoss, all_lost
 class Rig:
     def __init__(self, root: Path, power: PowerLoss, process: subprocess.Popen[str]) -> None:
         self.root, self.power, self._process, self.pid = root, power, process, process.pid
+        self.cut_ns = 0
 
     def said(self, name: str, *arguments: str | int) -> str:
         """Does a step (programs/steps.py); a text with a `/` in front is a path below the root."""
@@ -27,13 +29,16 @@ class Rig:
         self._process.stdin.flush()
         return self._process.stdout.readline().rstrip("\n")
 
+    def cut(self) -> None:
+        self.cut_ns = self.power.processes.cut(self.pid)
+
     def do(self, *steps: tuple[str | int, ...]) -> None:
         for name, *arguments in steps:
             assert self.said(str(name), *arguments) == "ok", (name, arguments)
 
     def lost(self, choice: Choice = all_lost) -> dict[str, bytes | None]:
         """Loses the power; what is left."""
-        self.power.lose([self.root], choice)
+        self.power.lose([self.root], choice, self.cut_ns or time.monotonic_ns())
         return self.left()
 
     def left(self) -> dict[str, bytes | None]:

@@ -30,6 +30,20 @@ def test_a_sync_covers_no_write_that_ended_behind_its_beginning() -> None:
     assert left(there)["d/f"] == b"early".ljust(600, b"\0") + b"late"
 
 
+def test_a_call_that_ended_behind_the_cut_may_be_lost_or_torn() -> None:
+    there, written = played(*MADE), Entry(WROTE, 10, 30, FILE, 0, True, data=b"x" * 700)
+    there.play([written, Entry(SYNCED, 20, 31, FILE)], cut=["/r"], cut_ns=29)
+    assert left(there)["d/f"] == b""
+    model = there.models["/r"]
+    torn = model.tree({place: count for place, count in model.places().items() if place[1] != 1})["d/f"]
+    assert torn is not None
+    assert torn[1] == b"x" * 512 + bytes(188)
+    for cut, cut_ns in (([], 29), (["/other"], 29), (["/r"], 31)):
+        there = played(*MADE)
+        there.play([written], cut, cut_ns)
+        assert left(there)["d/f"] == b"x" * 700
+
+
 def test_a_sync_of_a_folder_covers_no_name_that_came_behind_its_beginning() -> None:
     assert left(played(Entry(MADE_FILE, 1, 6, FILE, path="/r/d/f"), Entry(SYNCED, 5, 9, FOLDER))) == {"d": None, "e": None}
 

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -38,7 +39,7 @@ def test_everything_that_the_product_does_to_its_files_is_seen(tmp_path: Path, p
     command = [sys.executable, "-m", f"tests.chaos.crash_states.programs.{program}", str(root), str(tmp_path / "marks")]
     subprocess.run(command, check=True, env={**os.environ, **power.processes.environ()})
     assert (record / "record").stat().st_size > 10_000
-    power.lose([root], all_kept)
+    power.lose([root], all_kept, time.monotonic_ns())
 
 
 def test_each_way_of_writing_is_recorded_with_its_bytes(rig: Rig) -> None:
@@ -72,12 +73,13 @@ def test_the_inode_of_a_file_that_is_gone_may_be_that_of_the_next_one(rig: Rig) 
 def test_what_one_process_left_unsynced_the_next_one_may_sync(tmp_path: Path) -> None:
     with rig_at(tmp_path) as rig:
         rig.do(("make", "/a"), ("make", "/b"), ("sync-folder", "/"), ("write", 0, 0, "one"), ("write", 1, 0, "other"))
-        rig.power.processes.cut(rig.pid)
+        rig.cut()
         rig.kill()
         program = "import os; os.fsync(os.open('a', os.O_RDONLY))"
         subprocess.run(
             [sys.executable, "-c", program], check=True, cwd=rig.root, env={**os.environ, **rig.power.processes.environ()},
         )
+        rig.cut_ns = 0  # the next one has ended since
         assert rig.lost() == {"a": b"one", "b": b""}
 
 
@@ -112,7 +114,7 @@ def test_nothing_begins_behind_a_cut_and_what_was_said_to_be_synced_is_left(rig:
     rig.said("threads", "/", 3)  # they speak at the same time
     assert rig.power.processes.is_attached(rig.pid)
     assert wait_for(lambda: all(len(content or b"") > 400 for content in rig.left().values()) and len(rig.left()) == 3)
-    rig.power.processes.cut(rig.pid)
+    rig.cut()
     cut = rig.left()
     assert not wait_for(lambda: rig.left() != cut, 0.3)
     said = [line.split() for line in rig.kill().splitlines() if " " in line]

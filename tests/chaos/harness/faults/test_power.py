@@ -22,6 +22,7 @@ from chaos.harness.faults.processes import OnProcess
 from chaos.harness.faults.registry import need_the_library, need_the_record
 from chaos.harness.pair import sites
 from chaos.harness.pair.sites import RealSites
+from chaos.power_loss.losing import all_lost
 from tests.chaos.disk_faults.child import child
 from twinlog.errors import Unavailable
 
@@ -35,7 +36,7 @@ class Pair:
     def __init__(self, folder: Path) -> None:
         self.folder, self.powered = folder, PoweredFiles(folder, 1)
         self.sites = RealSites(
-            folder, "", environ_of(None, self.powered), before_kill=lambda pid: self.powered.losses.processes.cut(pid)
+            folder, "", environ_of(None, self.powered), before_kill=self.powered.losses.processes.cut
         )
         self.active: str | None = "a"
         self.stage = Stage(self.sites, NOTHING, NOTHING, lambda: self.active, None, self.powered)
@@ -166,8 +167,8 @@ def test_a_call_that_fails_by_a_rule_is_not_recorded(tmp_path: Path) -> None:
             assert program.ask(f"unlink {path}").endswith("EIO")
             assert program.ask(f"hold {path}").endswith("ok")
             assert program.ask(f"pwritev2-syncs {path}").endswith("EIO")
-            powered.losses.processes.cut(program.pid)
-        powered.losses.lose([path.parent], lambda model: ("all of it lost", {}))
+            cut_ns = powered.losses.processes.cut(program.pid)
+        powered.losses.lose([path.parent], all_lost, cut_ns)
     assert path.read_bytes() == b"before, and so durable"
 
 
