@@ -24,6 +24,7 @@ from twinlog.errors import InvalidInput
 
 FLIP, CUT = "flip", "cut"
 _LOGS = ("wal", "remote")
+_NO_COPIES = ("cursors", "mark", "identity")  # nothing that was acknowledged is in them
 PLACES: Mapping[str, Callable[[str], tuple[str, str]]] = {  # a plan's word -> site -> the site that has it, and a pattern
     "wal": lambda site: (site, "data/wal/*"),
     "remote": lambda site: (OTHER[site], "dfs/*/0/*[0-9]/*"),  # without claims and register
@@ -55,10 +56,11 @@ class Rot:
         site = self.stage.site(self.fault.target)
         if site is None:
             return NO_ACTIVE
-        if site == self.stage.active() and not self.stage.is_sync():
-            return "what the active alone has acknowledged may be in one copy only"
-        if any(each.site != site and each.is_there for each in self.stage.sites.spoiled.damages):
-            return f"site {OTHER[site]} has a damaged file already"
+        if place_and_way(self.fault)[0] not in _NO_COPIES:
+            if site == self.stage.active() and not self.stage.is_sync():
+                return "what the active alone has acknowledged may be in one copy only"
+            if any(each.site != site and each.is_there for each in self.stage.sites.spoiled.damages):
+                return f"site {OTHER[site]} has a damaged file already"
         return "" if self._places(site) else "nothing there would differ from what a crash leaves"
 
     async def inject(self) -> str:

@@ -111,6 +111,9 @@ async def test_the_only_copy_is_spared(stage: Stage) -> None:
 async def test_the_other_copy_is_spared(stage: Stage) -> None:
     await rotten(stage, "wal")
     assert await Rot(stage, Fault(1, "rot", "b", 0, "remote")).why_not() == "site a has a damaged file already"
+    (stage.sites.folder / "b/data/register").mkdir(parents=True)
+    (stage.sites.folder / "b/data/register/met.json").write_bytes(b"{}")
+    assert await Rot(stage, Fault(1, "rot", "b", 0, "mark")).why_not() == ""
 
 
 async def test_the_newest_file_of_a_register_is_the_one(stage: Stage) -> None:
