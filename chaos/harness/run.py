@@ -17,12 +17,15 @@ from random import Random
 
 from chaos.checkers.violation import Violation
 from chaos.disk_faults.control import DiskFaults
-from chaos.harness import status
+from chaos.harness import resources
 from chaos.harness.epochs import with_epochs
 from chaos.harness.faults.files import BrokenFiles
 from chaos.harness.faults.kind import Stage
 from chaos.harness.faults.links import CUTTING, LINGERING, links_of
 from chaos.harness.faults.registry import need_the_library
+from chaos.harness.honesty import serving
+from chaos.harness.honesty.judge import judged
+from chaos.harness.honesty.lacking import HEARD_SLACK_S, RISK_SLACK_S
 from chaos.harness.nemesis import Nemesis, Span
 from chaos.harness.pair.commands import Commands, Typed
 from chaos.harness.pair.health import Health
@@ -34,7 +37,6 @@ from chaos.harness.pair.sites import SITES, RealSites
 from chaos.harness.pair.stored import read_site, without_marks
 from chaos.harness.plan import HarnessPlan
 from chaos.harness.promises import Verdict, judge
-from chaos.harness.status import Said
 from chaos.harness.traffic.clients import Traffic
 from chaos.harness.traffic.workloads import WORKLOADS
 from chaos.history.history import History, Limits, Moment, Recorder
@@ -48,6 +50,8 @@ START_S = 60.0
 ANSWER_SLACK_S = 2.0  # this machine is shared, and so is the loop of the clients
 TRAVEL_S = 1.0  # an answer's way through the proxy and that loop, when nothing is done to its link
 MODE_SLACK_S = 4.0
+REST_S = 20.0  # until what is idle has been closed
+REST_POLL_S = 0.5
 RECEIPTS_MAX = 1000
 
 
@@ -63,6 +67,7 @@ class Run:
     verdicts: Sequence[Verdict]
     spans: Sequence[Span]
     samples: Sequence[Sample]
+    rest: Sequence[Sequence[Sample]]
     typed: Sequence[Typed]
     notes: Sequence[str]
     lasted_s: float
@@ -78,6 +83,7 @@ class Harness:
         self._begun_s = time.monotonic()
         self.notes: list[str] = []
         self.violations: list[Violation] = []
+        self.rest: list[Sequence[Sample]] = []  # looks at the idle pair, at the beginning and at the end
         self.recorder = Recorder()
         faulty = need_the_library(plan.faults)
         self.files = BrokenFiles(folder, DiskFaults(folder / "disk-faults")) if faulty else None
@@ -86,14 +92,14 @@ class Harness:
         self.links = Links(self.server, self.sites.upstream, self.sites.links)
         self.register = RegisterWatch(folder / "coordinator.db", self.now_s, self.recorder.note)
         self.commands = Commands(self.sites.operator_config, self.now_s, self.note)
-        self.sampler = Sampler(self.sites, self.now_s)
         self.recovery = Recovery(self.sites, self.commands, self.now_s, self.note)
         self.health = Health(self.sites, self.now_s)
         self.nemesis = Nemesis(
-            Stage(self.sites, self.links, self.commands, lambda: self.register.active, self.files), self.now_s, self.note
+            Stage(self.sites, self.links, self.commands, lambda: self.register.active, self.files), self.now_s, self._happened
         )
         self.workload = WORKLOADS[plan.workload](Random(f"{plan.seed} workload"))
         self.traffic = Traffic(plan, self.workload, self.sites.client_urls, self.recorder, self.now_s)
+        self.sampler = Sampler(self.sites, self.now_s, lambda: self.traffic.acknowledged, self.recorder.note)
 
     def now_s(self) -> float:
         return time.monotonic() - self._begun_s
@@ -102,6 +108,11 @@ class Harness:
         told = f"{self.now_s():8.2f} s  {line}"
         self.notes.append(told)
         self._say(told)
+
+    def _happened(self, line: str) -> None:
+        """A fault begins or ends."""
+        self.sampler.look_soon()
+        self.note(line)
 
     def broken(self, promise: str, checker: str, sentence: str) -> None:
         self.note(f"BROKEN {promise}: {sentence}")
@@ -118,15 +129,16 @@ class Harness:
             self.register.start()
             around.callback(self.register.stop)
             await self._main()
-        history = with_epochs(self.recorder.history())
-        said = (
-            Said(each.site, each.at_s, each.epoch) for each in self.sampler.samples if each.serves and each.epoch is not None
+        return await asyncio.to_thread(self._judged)
+
+    def _judged(self) -> Run:
+        history, lies, looked = judged(
+            with_epochs(self.recorder.history()), self.sampler.samples, self.rest, self.nemesis.spans, self.commands.accepted
         )
-        self.violations += status.check(said, history.opened)
-        violations, verdicts = await asyncio.to_thread(judge, history, self.workload, self.violations)
+        violations, verdicts = judge(history, self.workload, [*self.violations, *lies], looked)
         return Run(
             self.plan, self.rounds, self.bug, history, violations, verdicts, self.nemesis.spans, self.sampler.samples,
-            self.commands.typed, self.notes, self.now_s(),
+            self.rest, self.commands.typed, self.notes, self.now_s(),
         )
 
     # ---- the course of a run
@@ -139,6 +151,7 @@ class Harness:
         if self.files and not all(self.files.faults.is_attached(self.sites.pid(site) or 0) for site in SITES):
             raise Unavailable(f"a gateway runs without the library that breaks its disk; see {self.sites.folder}/*/site.log")
         self.note("the pair is open, behind its links")
+        self.rest.append(await self._looks())
         await self.traffic.make_tables()
         sampling = asyncio.create_task(self.sampler.keep())
         working = asyncio.create_task(self.traffic.run())
@@ -188,6 +201,8 @@ class Harness:
         self.note("drained")
         self.recorder.note(Moment("drained", self.now_s()))
         await self._ask_receipts()
+        await self.traffic.close()
+        await self._come_to_rest()
         active = str(self.register.active)
         for site in (active, *(each for each in SITES if each != active)):
             if not await asyncio.to_thread(self.sites.terminate, site):
@@ -200,6 +215,23 @@ class Harness:
         ):
             self.recorder.note(line)
         self.note("both storages and both logs are read")
+
+    async def _come_to_rest(self) -> None:
+        """Nobody is connected any more: both gateways come to hold no more than at the beginning, and to name no trouble."""
+        end_s = self.now_s() + REST_S
+        looks = await self._looks()
+        while (resources.excess(self.rest[0], looks) or serving.at_rest(looks)) and self.now_s() < end_s:
+            await asyncio.sleep(REST_POLL_S)
+            looks = await self._looks()
+        self.rest.append(looks)
+        for told in resources.excess(self.rest[0], looks):
+            self.broken("I6", resources.NAME, f"At rest {told}.")
+        for told in serving.at_rest(looks):
+            self.broken("P8", serving.AT_REST, told)
+
+    async def _looks(self) -> list[Sample]:
+        """Looks at both sites while nobody asks anything."""
+        return [await asyncio.to_thread(self.sampler.look, site, disks=True) for site in SITES]
 
     async def _ask_receipts(self) -> None:
         """Asks both sites what became of some acknowledged writes, now that nothing is under way."""
@@ -236,5 +268,5 @@ class Harness:
         stopped = [fault.for_s for fault in self.plan.faults if fault.kind in ("pause", *CUTTING)]
         return Limits(
             answer_slack_s=ANSWER_SLACK_S, recovery_s=WITHIN_S, travel_slack_s=TRAVEL_S + max(onto_clients, default=0.0),
-            mode_slack_s=MODE_SLACK_S + max(stopped, default=0.0),
+            mode_slack_s=MODE_SLACK_S + max(stopped, default=0.0), risk_slack_s=RISK_SLACK_S, heard_slack_s=HEARD_SLACK_S,
         )

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from chaos.fault_lines import Fault
 from chaos.harness.faults.kind import NO_ACTIVE, SITE_TARGETS, Kind, Stage
 
+WITH_LOSS = "accept-data-loss"
+
 
 @dataclass
 class Command:
@@ -16,6 +18,7 @@ class Command:
     stage: Stage
     verb: str
     target: str
+    how: str = ""
 
     async def why_not(self) -> str:
         return "" if self.stage.site(self.target) is not None else NO_ACTIVE
@@ -24,6 +27,8 @@ class Command:
         site = str(self.stage.site(self.target))
         if self.verb == "rejoin":  # which an operator types at a site that is there
             await asyncio.to_thread(self.stage.sites.wait_for_answer, site)
+        if self.how == WITH_LOSS:
+            return (await self.stage.commands.fail_over_with_loss(site)).told
         words = {"failover": ["--to", site], "switchover": ["--to", site], "rejoin": [site, "--wait"]}.get(self.verb, [])
         return (await self.stage.commands.run(self.verb, *words)).told
 
@@ -33,11 +38,12 @@ class Command:
 
 
 def _effect(fault: Fault, stage: Stage) -> Command:
-    return Command(stage, fault.kind, fault.target)
+    return Command(stage, fault.kind, fault.target, fault.how)
 
 
 KINDS = (
-    Kind("failover", SITE_TARGETS, "`twinlog failover --to`", _effect, lasts=False),
+    Kind("failover", SITE_TARGETS, f"`twinlog failover --to`; `{WITH_LOSS}`: the loss that it shows is accepted, by its count",
+         _effect, lasts=False, how=("", WITH_LOSS)),
     Kind("switchover", SITE_TARGETS, "`twinlog switchover --to`", _effect, lasts=False),
     Kind("rejoin", SITE_TARGETS, "`twinlog rejoin --wait`", _effect, lasts=False),
     Kind("degrade", ("active",), "`twinlog degrade`", _effect, lasts=False),

@@ -76,6 +76,6 @@ class Kind:
         if self.check is not None:
             self.check(fault)
         elif fault.how not in self.how:
-            known = f"`how` of {self.name} is one of {', '.join(self.how)}"
+            known = f"`how` of {self.name} is one of {', '.join(filter(None, self.how))}, or none"
             raise InvalidInput(known if any(self.how) else f"{self.name} has no `how`")
         return fault

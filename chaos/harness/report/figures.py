@@ -6,14 +6,15 @@ What always holds: every figure is of the history or of the samples; a second in
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 
 import msgspec
 
 from chaos.harness.nemesis import Span
+from chaos.harness.pair.footprint import Footprint
 from chaos.harness.pair.samples import Sample
-from chaos.harness.traffic.clients import MAKER, READER, STUBBORN
+from chaos.harness.traffic.clients import served
 from chaos.history.history import Call, History
 
 
@@ -63,14 +64,6 @@ class Totals(msgspec.Struct, frozen=True):
     without_reads_s: float
 
 
-def served(history: History) -> list[Call]:
-    """The calls of clients that follow the active, without the harness's own at the beginning and at the end."""
-    return [
-        call for call in history.calls
-        if call.outcome is not None and not call.process.startswith(STUBBORN) and call.process not in (MAKER, READER)
-    ]
-
-
 def seconds(history: History) -> list[Second]:
     by_second: dict[int, list[Call]] = {}
     for call in served(history):
@@ -101,14 +94,21 @@ def role_spans(samples: Iterable[Sample], site: str) -> Iterator[RoleSpan]:
 
 
 def resources(samples: Sequence[Sample]) -> list[Resource]:
-    """Memory in MiB and open files of each site. A process that was started anew began with less."""
+    """Memory in MiB, descriptors and threads of each site. A process that was started anew began with less."""
     found = []
     for site in sorted({sample.site for sample in samples}):
-        for name, member, unit in (("memory, MiB", "memory_bytes", 1 << 20), ("open files", "open_files", 1)):
-            held = [value // unit for each in samples if each.site == site and (value := getattr(each, member)) is not None]
+        looks = [sample.held for sample in samples if sample.site == site and sample.held is not None]
+        for name, of in _HELD.items():
+            held = [of(look) for look in looks]
             if held:
                 found.append(Resource(site, name, held[0], max(held), held[-1]))
     return found
+
+
+_HELD: Mapping[str, Callable[[Footprint], int]] = {
+    "memory, MiB": lambda held: held.memory_bytes >> 20, "descriptors": lambda held: held.descriptors,
+    "threads": lambda held: held.threads,
+}
 
 
 def totals(history: History) -> Totals:

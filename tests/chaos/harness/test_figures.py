@@ -6,12 +6,14 @@ from msgspec.structs import replace
 
 from chaos.checkers.violation import Violation
 from chaos.harness.nemesis import Span
+from chaos.harness.pair.footprint import OTHER, Footprint
 from chaos.harness.pair.samples import Sample
 from chaos.harness.plan import HarnessPlan
 from chaos.harness.promises import HELD, NOT_CHECKED, VIOLATED, Verdict
-from chaos.harness.report.figures import around, costs, resources, role_spans, seconds, served, totals
+from chaos.harness.report.figures import around, costs, resources, role_spans, seconds, totals
 from chaos.harness.report.page import page
 from chaos.harness.run import Run
+from chaos.harness.traffic.clients import served
 from chaos.history.history import history_of
 from tests.chaos.plots import Plot
 
@@ -54,10 +56,11 @@ def test_equal_looks_are_one_span() -> None:
 
 def test_what_a_process_held_at_the_beginning_at_most_and_at_the_end() -> None:
     held = ((1, 80), (2, 200), (3, 90))
-    looks = [Sample("a", at_s, "ACTIVE", memory_bytes=size << 20, open_files=at_s) for at_s, size in held]
-    memory, files = resources([*looks, Sample("a", 4, "down")])
+    looks = [Sample("a", at_s, "ACTIVE", held=Footprint(1, 1, size << 20, 7, {OTHER: at_s})) for at_s, size in held]
+    memory, files, threads = resources([*looks, Sample("a", 4, "down")])
     assert (memory.first, memory.most, memory.last) == (80, 200, 90)
     assert (files.site, files.first, files.most, files.last) == ("a", 1, 3, 3)
+    assert (threads.name, threads.most) == ("threads", 7)
 
 
 def test_the_history_around_a_violation_has_what_overlaps_on_its_rows_alone() -> None:
@@ -71,7 +74,7 @@ def test_the_page_shows_violations_with_their_calls_and_what_was_not_checked() -
         HarnessPlan("a <test>"), 1, "", PLOT.history(), (Violation("P1", "acknowledged", "Row k <is> gone.", (1,)),),
         (Verdict("P1", "acknowledged", "it is there", VIOLATED, 4), Verdict("P3", "scans", "in order", HELD, 2),
          Verdict("P7", "bounded", "none stays", NOT_CHECKED, 0)),
-        (Span("pause", "a", "", 2.0, 3.0),), (Sample("a", 0.0, "ACTIVE"), Sample("a", 5.0, "paused")), (), ("a note",), 7.0,
+        (Span("pause", "a", "", 2.0, 3.0),), (Sample("a", 0.0, "ACTIVE"), Sample("a", 5.0, "paused")), (), (), ("a note",), 7.0,
     )
     shown = page(run, "scenario", "python -m chaos replay x")
     assert "1 invariants held, 1 violated, 1 not checked in this run" in shown

@@ -22,8 +22,21 @@ pytestmark = [pytest.mark.pair, pytest.mark.long]
 FAILOVER = "workload sets\nseconds 8\nat 2 black-hole a>b for 2\nat 3 crash a\nat 3.2 failover b\n"
 WOKEN = "workload registers\nseconds 12\nat 3 pause a for 7\nat 3.2 failover b\n"
 SLOW = "workload registers\nseconds 10\nat 1 latency c-ab for 5 how 20/10\nat 7 reset a-b for 1\n"
-SYNC = "workload sets\nseconds 8\nat 2 sync-fails a for 4 how wal/10\n"
-PLANS = {"ack-before-remote": FAILOVER, "serves-when-woken": WOKEN, "answer-of-another": SLOW, "syncs-again": SYNC}
+SYNC = "workload sets\nseconds 8\nat 2 sync-fails a for 2.5 how wal/10\n"
+RESET = "workload registers\nseconds 6\nat 2 reset c-ab for 0.5\n"
+SEALED = SYNC + "at 5 sync-fails a for 2 how wal/10\nat 7.5 crash a for 0.5\n"
+ALONE = "workload sets\nseconds 12\nat 1 degrade active\nat 3 black-hole a-b for 8\n"
+STUCK = "workload sets\nseconds 16\nat 2 disk-hangs standby for 13 how dfs\n"
+DEGRADED = "workload sets\nseconds 6\nat 1 degrade active\n"
+GIVEN_UP = (
+    "workload sets\nseconds 20\nat 1 degrade active\nat 3 black-hole a-b for 3\nat 5 crash a\n"
+    "at 7 failover b how accept-data-loss\nat 11 start a\n"
+)
+PLANS = {
+    "ack-before-remote": FAILOVER, "serves-when-woken": WOKEN, "answer-of-another": SLOW, "syncs-again": SYNC,
+    "leaks-a-descriptor": RESET, "keeps-every-segment": SEALED, "nothing-at-risk": ALONE, "always-well": STUCK,
+    "metric-of-before": DEGRADED, "names-another-row": GIVEN_UP,
+}
 
 
 def command(folder: Path, plan: str, *options: str) -> list[str]:

@@ -1,0 +1,1 @@
+"""What the sites said of themselves while the run lasted, judged by what is known afterwards."""
