@@ -20,7 +20,7 @@ HELD, VIOLATED, NOT_CHECKED = "held", "violated", "not checked"
 
 
 class Looked(msgspec.Struct, frozen=True):
-    """What the run judged by itself, before: a checker with the promise that it stands for, and its evidence."""
+    """A judgement of the run itself, made before: a checker with the promise that it stands for, and its evidence."""
 
     promise: str
     checker: str

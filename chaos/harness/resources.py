@@ -1,9 +1,8 @@
-"""What the gateways hold when nobody asks anything: at the end no more than at the beginning, but for what was seen to grow.
+"""The gateways of an idle pair hold no more at the end than at the beginning, but for what was seen to grow.
 
 What always holds: both looks are at a pair that is whole and idle, with nobody connected but the harness; the last one waits
 until what is under way has ended. Memory is judged of a process that has lived long enough to have warmed up, and of no other.
 Source: bounds measured on 2026-11-24, docs/decisions/2026-11-24-what-a-site-says-and-holds.md.
-This module is pure.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""What the sites said of themselves while the run lasted, judged by what is known afterwards."""
+"""The judgement of the words of the sites: each is compared with the facts that a run has at its end."""

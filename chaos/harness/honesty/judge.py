@@ -39,7 +39,7 @@ def judged(
         Looked("P8", serving.STATUS, "no site says that it serves once a later epoch has opened; one that does not, says why",
                len(answers)),
         Looked("P8", serving.MODE, "a status shows the mode that the register holds", len(answers)),
-        Looked("P8", serving.POSITIONS, "an active shows no less than what clients were told",
+        Looked("P8", serving.POSITIONS, "an active shows no less than it has acknowledged",
                sum(sample.committed is not None and sample.serves for sample in answers)),
         Looked("P8", serving.ONE_WORD, "health and metrics say what the status says", len(answers)),
         Looked("P8", well.NAME, f"no site says for {well.WELL_S:g} s that all is well while its clients wait in vain",

@@ -1,5 +1,5 @@
-"""What is known afterwards of a run, for judging what a site said at one moment: who was the active, what clients had been told
-by then, and which modes the register held.
+"""The facts by which the word of a site at one moment is judged afterwards: the active, the acknowledgements that clients had
+by then, and the modes of the register.
 
 What always holds: an acknowledgement counts from when its client had it, and an opening from when it was seen, so that a site
 is held only to what was so before it was asked.

@@ -4,7 +4,6 @@ showed, and beside what it had acknowledged as synchronous.
 What always holds: what is so is never made larger than it is. What was committed counts by the acknowledgements that clients
 had before the active was asked. What the other site held counts by what it says, and what its files hold, after the answer; of
 one that does not run, by the most that the active can have given it; and never more than it was seen to have at a takeover.
-This module is pure.
 """
 
 from __future__ import annotations
@@ -86,7 +85,7 @@ class Lacking:
         return most if given is None else min(most, given)
 
     def _died_s(self, site: str, at_s: float) -> float | None:
-        """When a site that does not run at `at_s` was first seen not to run; None: it runs, or nobody looked."""
+        """Returns when a site that does not run at `at_s` was first seen not to run; None: it runs, or nobody looked."""
         died_s: float | None = None
         for each in self._of[site]:
             if each.role != "down":
@@ -98,7 +97,7 @@ class Lacking:
         return None
 
     def _lost_nothing(self, site: str, at_s: float) -> bool:
-        """For some time before, it ran, and its storage did not go back."""
+        """Says whether it ran for some time before, and its storage did not go back."""
         lately = [each for each in self._of[site] if at_s - RISK_SLACK_S <= each.told_s <= at_s]
         applied = [each.applied for each in lately if each.applied is not None]
         return applied == sorted(applied) and not any(each.role == "down" for each in lately)

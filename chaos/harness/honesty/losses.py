@@ -3,7 +3,6 @@
 What always holds: of a site that is gone with its disk nothing is left but the manifest of the failover: then what was
 acknowledged asynchronously above the sequence that it names, and is not there, counts as named, and nothing else does.
 Source: docs/operations.md ("The loss manifest"), protocol.md section 8.
-This module is pure.
 """
 
 from __future__ import annotations
@@ -105,7 +104,7 @@ def _rows_named(history: History) -> Iterator[Violation]:
 
 
 def named_count(history: History) -> int:
-    """How many rows all manifests name."""
+    """Counts the rows that all manifests name."""
     return sum(len(each.rows) for each in history.quarantines if each.kept)
 
 
@@ -114,7 +113,7 @@ def _ack(call: Call) -> Ack | None:
 
 
 def _rows(call: Call, ack: Ack) -> list[QuarantinedRow]:
-    """What an acknowledged call wrote: the acknowledgement is that of its last mutation."""
+    """Returns the rows that an acknowledged call wrote: the acknowledgement is that of its last mutation."""
     mutations, last = call.operation.mutations, len(call.operation.mutations) - 1
     return [
         QuarantinedRow(call.operation.table, each.key, ack.seq - (last - at), ack.version - (last - at))

@@ -1,8 +1,7 @@
-"""P8: what a site says of itself is true: whom it serves, in which mode, how far it is, and why it does not serve.
+"""P8: a site shows truly whether it serves, in which mode, how far it is, and why it does not serve.
 
 What always holds: a look counts from when it was asked for to when it was answered, so that a site is held only to what was so
-at one moment of that time; a site that says nothing says nothing false. Each kind of lie is told once for each site and epoch.
-This module is pure.
+at one moment of that time; a site that says nothing says nothing false. Each kind of lie counts once for each site and epoch.
 """
 
 from __future__ import annotations
@@ -78,7 +77,7 @@ def otherwise(samples: Sequence[Sample]) -> Iterator[Violation]:
 
 
 def at_rest(looks: Sequence[Sample]) -> list[str]:
-    """What a site of a pair that is whole and idle says against itself. `looks`: one at each site."""
+    """Returns what a site of a pair that is whole and idle says against itself. `looks`: one at each site."""
     found = []
     for look in looks:
         found += [f"Site {look.site} is at rest, and names a trouble: {told}." for told in look.troubles if not _kept(told)]
@@ -94,5 +93,5 @@ def at_rest(looks: Sequence[Sample]) -> list[str]:
 
 
 def _kept(told: str) -> bool:
-    """What people are to see although it is over."""
+    """Says whether people are to see it although it is over."""
     return told.startswith((f"{STANDBY_STORAGE}: ", "left out: "))

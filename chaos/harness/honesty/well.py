@@ -3,7 +3,6 @@
 What always holds: a site is held to it only where it has said so in every look for WELL_S, in which clients asked, could reach
 it by their links, and none of them had an answer. A site that says nothing, or names a trouble, says nothing false.
 Source: docs/operations.md ("Watching": an active does not serve whose writes wait in vain for three seconds).
-This module is pure.
 """
 
 from __future__ import annotations

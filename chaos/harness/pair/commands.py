@@ -75,7 +75,7 @@ class Commands:
         return await self._execute([verb, *words, "--json"], "a look")
 
     async def fail_over_with_loss(self, site: str) -> Typed:
-        """What an operator does who cannot bring the active back: reads the loss manifest, and types its count. When the count
+        """Reads the loss manifest and types its count, as an operator does who cannot bring the active back. When the count
         has changed meanwhile, the failover is refused, and the operator reads anew."""
         for _ in range(READINGS_MAX):
             manifest = msgspec.json.decode((await self.ask("validate", "--for", "failover", "--to", site)).output).get("loss")

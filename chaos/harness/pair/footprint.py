@@ -1,4 +1,4 @@
-"""What the machine says of a gateway's process: its memory, what it has open by kind, its threads, and its files on disk.
+"""The footprint of a gateway's process, by the word of the machine: memory, descriptors by kind, threads, and files on disk.
 
 What always holds: it reads `/proc` and directories and asks the process nothing; of a process that ends meanwhile nothing is
 said. Files of the storage are a kind of their own: RocksDB opens and closes them as it likes.
@@ -47,7 +47,7 @@ def footprint(pid: int, data_dir: Path, dfs: Path, *, disks: bool = False) -> Fo
 
 
 def bytes_below(folder: Path) -> int:
-    """What its files occupy. A file that goes meanwhile counts nothing."""
+    """Counts what its files occupy. A file that goes meanwhile counts nothing."""
     total = 0
     for place, _, names in os.walk(folder):
         for name in names:

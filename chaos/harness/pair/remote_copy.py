@@ -1,7 +1,7 @@
-"""How far the log of an active is written on the other site's DFS, read from its files.
+"""The end of an active's log on the other site's DFS, read from its files.
 
 What always holds: nothing is asked of a gateway, and nothing is written; what cannot be read at one moment, because a segment
-comes or goes, is unknown and not "nothing". Written is not synced: a look from outside cannot tell them apart.
+comes or goes, is unknown and not "nothing". Written is not synced: a look from outside does not see the difference.
 """
 
 from __future__ import annotations

@@ -159,7 +159,7 @@ def sample_of(
 def contradictions(
     before: Mapping[str, Any], after: Mapping[str, Any], figures: Mapping[str, float], healths: Mapping[str, bool]
 ) -> tuple[str, ...]:
-    """What health and metrics say otherwise than the status, which said the same before and after them."""
+    """Returns where health and metrics differ from the status, which was the same before and after them."""
     serving = before["serving"]
     found = []
     if serving == after["serving"]:

@@ -173,7 +173,7 @@ def _whole_after_s(wholes: Sequence[tuple[float, bool]], span: Span) -> float | 
 
 
 def latencies(history: History, spans: Sequence[Span]) -> list[Latency]:
-    """Of what was done: writes and reads, outside of faults and during them. Commands count as faults."""
+    """The latency of writes and reads that were done, outside of faults and during them. Commands count as faults."""
     happened = [span for span in spans if not span.skipped]
     took: dict[tuple[bool, str], list[float]] = {(during, what): [] for what in ("writes", "reads") for during in (False, True)}
     for call in served(history):

@@ -1,4 +1,4 @@
-"""Where a report comes from: when it was made, of which commit, on what machine.
+"""The origin of a report: its time, the commit, the machine.
 
 What always holds: what cannot be found out is `unknown`.
 """

@@ -71,8 +71,8 @@ def _facts(run: Run, replay: str, origin: Origin) -> Iterable[tuple[str, str]]:
 
 def _invariants(run: Run) -> str:
     ordered = sorted(run.verdicts, key=lambda each: _ORDER.index(each.state))
-    return table(("promise", "checker", "w:what must hold", "n:looked at", ""), (
-        (each.promise, each.checker, each.sentence, f"{each.looked_at:,}", f"!{_CLASSES[each.state]}:{each.state}")
+    return table(("", "checker", "w:what must hold", "promise", "n:looked at"), (
+        (f"!{_CLASSES[each.state]}:{each.state}", each.checker, each.sentence, each.promise, f"{each.looked_at:,}")
         for each in ordered
     ))
 
@@ -94,7 +94,7 @@ def _faults(run: Run) -> str:
 
 
 def _latency(run: Run) -> str:
-    """Of what was done."""
+    """The times of calls that were done."""
     return table(("", "calls", "n:done", "n:p50", "n:p99"), (
         ("during faults and commands" if each.during_faults else "at other times", each.what, f"{each.calls:,}",
          _ms(each.p50_ms), _ms(each.p99_ms)) for each in latencies(run.history, run.spans)

@@ -1,4 +1,4 @@
-"""What idle gateways hold, beside what they held at the beginning; and what a process holds that lives long."""
+"""Idle gateways are compared with the beginning, and a process that lives long with itself when it was warm."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the other site could really not have, from acknowledgements, words and files; never more than it is."""
+"""Looks find what the other site lacks, from acknowledgements, words and files; never more than it is."""
 
 from __future__ import annotations
 
