@@ -191,15 +191,21 @@ def _share(took_ms: Sequence[float], share: float) -> float | None:
     return sorted(took_ms)[min(len(took_ms) - 1, int(len(took_ms) * share))] if took_ms else None
 
 
-def _acknowledged_s(calls: Iterable[Call]) -> list[float]:
-    return sorted(call.returned_s or 0 for call in calls if call.outcome is not None and call.outcome.ack is not None)
+def _acknowledged_s(calls: Sequence[Call]) -> list[float]:
+    return _between([call for call in calls if call.outcome is not None and call.outcome.ack is not None], calls)
 
 
-def _read_s(calls: Iterable[Call]) -> list[float]:
-    return sorted(
-        call.returned_s or 0 for call in calls
-        if call.operation.kind in ("read", "scan") and call.outcome is not None and call.outcome.result == "ok"
-    )
+def _read_s(calls: Sequence[Call]) -> list[float]:
+    done = [call for call in calls if call.outcome is not None and call.outcome.result == "ok"]
+    return _between([call for call in done if call.operation.kind in ("read", "scan")], calls)
+
+
+def _between(done: Iterable[Call], calls: Sequence[Call]) -> list[float]:
+    """The times at which something was done, between the first question and the last answer of all."""
+    if not calls:
+        return []
+    ends = [min(call.invoked_s for call in calls), max(call.returned_s or 0 for call in calls)]
+    return sorted([*ends, *(call.returned_s or 0 for call in done)])
 
 
 def _longest_s(times_s: Sequence[float], span: Span | None) -> float:

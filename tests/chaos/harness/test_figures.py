@@ -42,6 +42,7 @@ def test_the_longest_time_without_an_acknowledgement_is_that_around_the_fault() 
     assert round(early.without_writes_s, 2) == 0.75
     assert round(late.without_writes_s, 2) == 4.85
     assert round(totals(history).without_writes_s, 2) == 4.85
+    assert round(totals(history).without_reads_s, 2) == 6.3, "from the first question on: nobody had read before"
 
 
 def test_calls_of_the_harness_itself_and_of_stubborn_clients_are_no_service() -> None:

@@ -50,4 +50,5 @@ def test_memory_that_grows_when_the_process_is_warm_is_found() -> None:
 
 def test_a_process_that_lived_for_a_short_time_is_not_judged() -> None:
     growing = [(float(at_s), 100 + 10 * at_s) for at_s in range(int(LIFE_S) - 1)]
-    assert memory([*life(growing), *life(growing, pid=11)]) == ([], 0)
+    later = [(LIFE_S + at_s, size) for at_s, size in growing]
+    assert memory([*life(growing), *life(later, pid=11)]) == ([], 0), "two lives are not one"

@@ -72,6 +72,8 @@ def test_an_active_shows_no_less_than_clients_were_told_before_it_was_asked() ->
         ("positions", "Site a says at 3.100 s that 50 is durable, 60 applied and 50 committed."),
     ]
     assert not found(says("a", 5.5, 1, "FENCED", **less)), "it is the active no more"
+    again = Plot().add(Opened("a", 1, 4.0, "sync")).write("k", "x", 2.0, 3.0, version=40).history()
+    assert not check([says("a", 3.9, 1, **less)], Known(again)), "its opening was seen while it was asked"
 
 
 def test_what_contradicts_the_status_twice_in_a_row_is_a_lie() -> None:
@@ -88,6 +90,8 @@ def test_an_idle_pair_names_no_trouble_and_nothing_at_risk() -> None:
     follower = says("b", 9.0, 3, "STANDBY", follows=True)
     assert not at_rest([well, follower])
     assert "shows None records at risk (exact: None), a lag of 2." in at_rest([says("a", 9.0, 3, lag_records=2), follower])[0]
+    assert at_rest([says("a", 9.0, 3, at_risk=0, at_risk_exact=True, lag_records=1), follower])
+    assert at_rest([says("a", 9.0, 3, at_risk=0, at_risk_exact=False, lag_records=0), follower])
     assert at_rest([well, says("b", 9.0, 3, "STANDBY", follows=False)]) == [
         "Site b is at rest, and is STANDBY and does not follow: it waits.",
     ]
