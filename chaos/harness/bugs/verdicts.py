@@ -19,7 +19,7 @@ from gateway.site.site import Site
 from storage.log.frame import Frame
 from storage.log.record import Record
 from storage.log.wal import Wal
-from switchover.roles.table import permissions
+from switchover.roles.table import Role, permissions
 
 _lost, _metrics, _key = DoorProtocol.connection_lost, gateway.site.metrics.site_metrics, switchover.quarantine._key
 
@@ -55,6 +55,10 @@ def _without_the_last_digit(schemas: Mapping[int, bytes], frame: Frame, index: i
     return named | {"version": named["version"] - 1}
 
 
+def _vouched_now(self: Site) -> float | None:
+    return self.parts.clock.monotonic_s() if self.role is Role.STANDBY else None
+
+
 BUGS = (
     HarnessBug(
         "leaks-a-descriptor", "A descriptor is kept for each connection that ends.", "I6", "resets", ("resources",),
@@ -74,6 +78,10 @@ BUGS = (
             (gateway.site.serving_facts, "judge_serving", _always_well),
             (gateway.site.serving_facts, "site_troubles", _no_troubles),
         ),
+    ),
+    HarnessBug(
+        "always-fresh", "A standby says that it is not behind, whatever it has heard.", "P4", "link-cut-a-to-b", ("fresh",),
+        ((Site, "vouched_s", _vouched_now),),
     ),
     HarnessBug(
         "metric-of-before", "The metric of the mode stays as it was at the beginning.", "P8", "standby-degraded", ("one_word",),

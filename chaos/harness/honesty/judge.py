@@ -41,6 +41,8 @@ def judged(
         Looked("P8", serving.MODE, "a status shows the mode that the register holds", len(answers)),
         Looked("P8", serving.POSITIONS, "an active shows no less than it has acknowledged",
                sum(sample.committed is not None and sample.serves for sample in answers)),
+        Looked("P4", serving.FRESH, "a standby that says how far it is behind at most has what was acknowledged before",
+               sum(sample.fresh_seq is not None for sample in answers)),
         Looked("P8", serving.ONE_WORD, "health and metrics say what the status says", len(answers)),
         Looked("P8", well.NAME, f"no site says for {well.WELL_S:g} s that all is well while its clients wait in vain",
                len(answers)),

@@ -11,10 +11,11 @@ from itertools import pairwise
 
 from chaos.checkers.violation import Violation
 from chaos.harness.honesty.known import Known
-from chaos.harness.pair.samples import ANSWERS, Sample
+from chaos.harness.pair.samples import ANSWERS, FRESH_S, Sample
 from gateway.site.serving_judgement import STANDBY_STORAGE
 
 STATUS, MODE, POSITIONS, ONE_WORD, AT_REST = "status", "said_mode", "positions", "one_word", "at_rest"
+FRESH = "fresh"
 _ACTIVE = ("ACTIVE", "DOWNGRADE_ACTIVE", "DRAINING")
 
 
@@ -24,7 +25,8 @@ def check(samples: Iterable[Sample], known: Known) -> list[Violation]:
     for sample in samples:
         if sample.role in ANSWERS:
             continue
-        for checker, sentence in (*_serves(sample, known), *_mode(sample, known), *_positions(sample, known)):
+        lies = (*_serves(sample, known), *_mode(sample, known), *_positions(sample, known), *_fresh(sample, known))
+        for checker, sentence in lies:
             if (checker, sample.site, sample.epoch) not in told:
                 told.add((checker, sample.site, sample.epoch))
                 found.append(Violation("P8", checker, f"Site {sample.site} says at {sample.told_s:.3f} s {sentence}", (),
@@ -63,6 +65,16 @@ def _positions(sample: Sample, known: Known) -> Iterator[tuple[str, str]]:
             yield POSITIONS, f"that it has {what} {shown}, and clients had an acknowledgement of {acknowledged} before."
     if not (sample.durable or 0) <= sample.applied <= sample.committed:
         yield POSITIONS, f"that {sample.durable} is durable, {sample.applied} applied and {sample.committed} committed."
+
+
+def _fresh(sample: Sample, known: Known) -> Iterator[tuple[str, str]]:
+    """A standby that is at most so much behind has what was acknowledged before."""
+    if sample.fresh_seq is None or sample.epoch is None:
+        return
+    acknowledged = known.acknowledged(sample.epoch, sample.at_s - FRESH_S)
+    if sample.fresh_seq < acknowledged:
+        yield FRESH, (f"that it is at most {FRESH_S:g} s behind, and has applied {sample.fresh_seq}: {acknowledged} was"
+                      f" acknowledged before {sample.at_s - FRESH_S:.3f} s.")
 
 
 def otherwise(samples: Sequence[Sample]) -> Iterator[Violation]:

@@ -27,13 +27,15 @@ SAMPLE_S = 0.5
 SOON_S = 0.15  # between two looks, right after something has happened
 SOON_FOR_S = 1.5
 DISKS_EVERY_S = 4.0
+FRESH_S = 1.0
 ANSWERS = ("down", "paused", "silent")  # roles of a site that says nothing
 
 
 class Sample(msgspec.Struct, frozen=True, omit_defaults=True):
     """One look at one site, asked for at `at_s` and answered by `told_s`. `role`: as it says, or one of ANSWERS. None: unknown.
 
-    `written_there`: the last sequence of this active's epoch in its remote log, read from the files after the answer.
+    `fresh_seq`: what a standby had applied right after it said that it is at most FRESH_S behind. `written_there`: the last
+    sequence of this active's epoch in its remote log, read from the files after the answer.
     `otherwise`: what health and metrics said at the same moment, where it is not what the status says.
     """
 
@@ -60,6 +62,7 @@ class Sample(msgspec.Struct, frozen=True, omit_defaults=True):
     written_there: int | None = None
     otherwise: tuple[str, ...] = ()
     held: Footprint | None = None
+    fresh_seq: int | None = None
 
     @property
     def serves(self) -> bool:
@@ -105,6 +108,7 @@ class Sampler:
             before = direct.ask(site, "GET", "/v1/cluster")
             told_s = self._now_s()
             figures, healths = direct.metrics(site), {each: self._is_healthy(site, each) for each in ("primary", "ready")}
+            is_fresh = before["role"] == "STANDBY" and self._is_healthy(site, f"standby?lag={FRESH_S:g}")
             said = self._ask_receipt(site)
             after = direct.ask(site, "GET", "/v1/cluster")
         except TwinlogError:
@@ -114,7 +118,8 @@ class Sampler:
         there = None
         if before["role"] in ("ACTIVE", "DOWNGRADE_ACTIVE"):
             there = written_there(self._sites.folder, PAIR, site, before["epoch"])
-        return sample_of(site, at_s, told_s, before, there, contradictions(before, after, figures, healths), held)
+        sample = sample_of(site, at_s, told_s, before, there, contradictions(before, after, figures, healths), held)
+        return msgspec.structs.replace(sample, fresh_seq=after["applied_seq"]) if is_fresh else sample
 
     def _is_healthy(self, site: str, which: str) -> bool:
         """Raises PeerError when nothing answers."""

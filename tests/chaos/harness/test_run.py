@@ -27,6 +27,7 @@ RESET = "workload registers\nseconds 6\nat 2 reset c-ab for 0.5\n"
 SEALED = SYNC + "at 5 sync-fails a for 2 how wal/10\nat 7.5 crash a for 0.5\n"
 ALONE = "workload sets\nseconds 12\nat 1 degrade active\nat 3 black-hole a-b for 8\n"
 STUCK = "workload sets\nseconds 16\nat 2 disk-hangs standby for 13 how dfs\n"
+BEHIND = "workload sets\nseconds 8\nat 2 black-hole a>b for 5\n"
 DEGRADED = "workload sets\nseconds 6\nat 1 degrade active\n"
 GIVEN_UP = (
     "workload sets\nseconds 20\nat 1 degrade active\nat 3 black-hole a-b for 3\nat 5 crash a\n"
@@ -35,7 +36,7 @@ GIVEN_UP = (
 PLANS = {
     "ack-before-remote": FAILOVER, "serves-when-woken": WOKEN, "answer-of-another": SLOW, "syncs-again": SYNC,
     "leaks-a-descriptor": RESET, "keeps-every-segment": SEALED, "nothing-at-risk": ALONE, "always-well": STUCK,
-    "metric-of-before": DEGRADED, "names-another-row": GIVEN_UP,
+    "always-fresh": BEHIND, "metric-of-before": DEGRADED, "names-another-row": GIVEN_UP,
 }
 
 

@@ -76,6 +76,16 @@ def test_an_active_shows_no_less_than_clients_were_told_before_it_was_asked() ->
     assert not check([says("a", 3.9, 1, **less)], Known(again)), "its opening was seen while it was asked"
 
 
+@pytest.mark.parametrize(("at_s", "fresh_seq", "is_true"), [
+    (4.0, 40, True), (4.0, 39, False), (3.9, 39, True), (4.5, None, True),
+])
+def test_a_standby_that_says_it_is_fresh_has_what_was_acknowledged_a_second_before(
+    at_s: float, fresh_seq: int | None, is_true: bool
+) -> None:
+    told = found(says("b", at_s, 1, "STANDBY", follows=True, fresh_seq=fresh_seq))
+    assert ([checker for checker, _ in told] == []) == is_true
+
+
 def test_what_contradicts_the_status_twice_in_a_row_is_a_lie() -> None:
     wrong = {"otherwise": ("the metric twinlog_epoch is 7, and by the status 1",)}
     once = [says("a", 1.0, 1, **wrong), says("b", 1.2, 1, **wrong), says("a", 1.5, 1), says("a", 2.0, 1, **wrong)]
