@@ -64,11 +64,13 @@ def _far_s(call: Call, at_s: float) -> float:
 
 
 def _nearest(samples: Sequence[Sample], times_s: Sequence[float]) -> tuple[list[Sample], int]:
-    """Looks from a little before the first moment to a little after the last one, thinned out evenly."""
+    """Looks at both sites from a little before the first moment to a little after the last one: of each site some, evenly."""
     inside = [each for each in samples if times_s[0] - AROUND_S <= each.at_s <= times_s[-1] + AROUND_S]
-    inside.sort(key=lambda each: each.at_s)
-    step = -(-len(inside) // LOOKS_MAX) if inside else 1
-    return inside[::step], len(inside) - len(inside[::step])
+    chosen: list[Sample] = []
+    for site in sorted({each.site for each in inside}):
+        looks = sorted((each for each in inside if each.site == site), key=lambda each: each.at_s)
+        chosen += looks[:: max(1, -(-len(looks) // (LOOKS_MAX // 2)))]
+    return sorted(chosen, key=lambda each: each.at_s), len(inside) - len(chosen)
 
 
 def _keys(call: Call) -> list[str]:

@@ -112,14 +112,15 @@ def _service(axes: Any, run: Run) -> None:
     axes[0].step(times, done, where="post", color=GOOD, lw=1.4)
     axes[0].set_ylim(bottom=0)
     axes[0].set_ylabel("done / s", fontsize=8)
-    late = [(at_s, second.p99_ms) for at_s, second in ended.items() if second.p99_ms is not None]
-    axes[1].plot([at_s + 0.5 for at_s, _ in late], [p99_ms for _, p99_ms in late], ".-", color=INK, lw=0.9, ms=4)
+    late_ms = [ended[at_s].p99_ms if at_s in ended else None for at_s in times]
+    gapped = [float("nan") if value is None else value for value in late_ms]
+    axes[1].plot([at_s + 0.5 for at_s in times], gapped, ".-", color=INK, lw=0.9, ms=4)
     axes[1].set_yscale("log")
     axes[1].set_ylabel("p99, ms", fontsize=8)
     for name, colour in (("unknown", BAD), ("refused", WARN)):
         values = [getattr(ended[at_s], name) if at_s in ended else 0 for at_s in times]
         axes[2].step(times, values, where="post", color=colour, lw=1.4, label=name)
-    axes[2].set_ylim(bottom=0)
+    axes[2].set_ylim(0, max(1.0, axes[2].get_ylim()[1]))
     axes[2].set_ylabel("unknown,\nrefused / s", fontsize=8)
     axes[2].legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
 

@@ -86,10 +86,11 @@ def test_the_history_around_a_violation_has_what_overlaps_on_its_rows_alone() ->
 
 
 def test_a_violation_of_a_site_stands_with_what_the_sites_said_around_it() -> None:
-    looks = [Sample("a", n / 2, "ACTIVE", 1) for n in range(100)]
+    looks = [Sample("ab"[n % 2], n / 2, "ACTIVE", 1) for n in range(100)]
     found = evidence(PLOT.history(), looks, Violation("P8", "at_risk", "It is.", (), (10.0, 20.0)))
     assert len(found.looks) <= LOOKS_MAX
     assert (found.looks[0].at_s, found.left_out) == (8.0, 29 - len(found.looks))
+    assert {look.site for look in found.looks} == {"a", "b"}, "of each site"
     assert all(8.0 <= look.at_s <= 22.0 for look in found.looks)
 
 
