@@ -26,6 +26,7 @@ from chaos.harness.faults.registry import need_the_library
 from chaos.harness.honesty import serving
 from chaos.harness.honesty.judge import judged
 from chaos.harness.honesty.lacking import HEARD_SLACK_S, RISK_SLACK_S
+from chaos.harness.honesty.needless import TRIM_SLACK_S
 from chaos.harness.nemesis import Nemesis, Span
 from chaos.harness.pair.commands import Commands, Typed
 from chaos.harness.pair.health import Health
@@ -269,4 +270,5 @@ class Harness:
         return Limits(
             answer_slack_s=ANSWER_SLACK_S, recovery_s=WITHIN_S, travel_slack_s=TRAVEL_S + max(onto_clients, default=0.0),
             mode_slack_s=MODE_SLACK_S + max(stopped, default=0.0), risk_slack_s=RISK_SLACK_S, heard_slack_s=HEARD_SLACK_S,
+            trim_slack_s=TRIM_SLACK_S,
         )

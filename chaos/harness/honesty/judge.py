@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from chaos.checkers.violation import Violation
 from chaos.harness import resources
-from chaos.harness.honesty import losses, serving, well
+from chaos.harness.honesty import losses, needless, serving, well
 from chaos.harness.honesty.known import Known
 from chaos.harness.honesty.lacking import Lacking
 from chaos.harness.nemesis import Span
@@ -28,6 +28,7 @@ def judged(
     in_order = sorted(samples, key=lambda sample: sample.at_s)
     known = Known(history)
     risks, copies = Lacking(in_order, known).looks()
+    remote_logs = needless.looks(in_order, spans, known)
     found = [
         *serving.check(in_order, known), *serving.otherwise(in_order), *well.check(in_order, spans, history),
         *losses.check(history, accepted),
@@ -54,5 +55,5 @@ def judged(
         Looked("I6", resources.MEMORY, f"a gateway that is warm after {resources.WARM_S:.0f} s takes hardly more memory later",
                warm),
     ]
-    seen = replace(history, risk_looks=tuple(risks), copies=tuple(copies))
+    seen = replace(history, risk_looks=tuple(risks), copies=tuple(copies), remote_logs=tuple(remote_logs))
     return losses.with_what_went_with_a_site(seen, accepted, spans), [*found, *swollen], looked

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from chaos.harness.pair.footprint import Footprint, footprint
-from chaos.harness.pair.remote_copy import written_there
+from chaos.harness.pair.remote_copy import RemoteCopy, remote_copy
 from chaos.harness.pair.sites import SITES, RealSites
 from chaos.history.history import Ack
 from chaos.history.lines import Line, ReceiptLine
@@ -34,8 +34,8 @@ ANSWERS = ("down", "paused", "silent")  # roles of a site that says nothing
 class Sample(msgspec.Struct, frozen=True, omit_defaults=True):
     """One look at one site, asked for at `at_s` and answered by `told_s`. `role`: as it says, or one of ANSWERS. None: unknown.
 
-    `fresh_seq`: what a standby had applied right after it said that it is at most FRESH_S behind. `written_there`: the last
-    sequence of this active's epoch in its remote log, read from the files after the answer.
+    `fresh_seq`: what a standby had applied right after it said that it is at most FRESH_S behind. `there`: what its remote log
+    holds of this active's epoch, read from the files after the answer.
     `otherwise`: what health and metrics said at the same moment, where it is not what the status says.
     """
 
@@ -59,10 +59,15 @@ class Sample(msgspec.Struct, frozen=True, omit_defaults=True):
     waiting_for: str = ""
     troubles: tuple[str, ...] = ()
     told_s: float = 0.0
-    written_there: int | None = None
+    there: RemoteCopy | None = None
     otherwise: tuple[str, ...] = ()
     held: Footprint | None = None
     fresh_seq: int | None = None
+
+    @property
+    def written_there(self) -> int | None:
+        """The last sequence of its epoch in its remote log."""
+        return None if self.there is None else self.there.last_seq
 
     @property
     def serves(self) -> bool:
@@ -117,7 +122,7 @@ class Sampler:
             self._note(msgspec.structs.replace(said, held_seq=max(before["applied_seq"], after["applied_seq"])))
         there = None
         if before["role"] in ("ACTIVE", "DOWNGRADE_ACTIVE"):
-            there = written_there(self._sites.folder, PAIR, site, before["epoch"])
+            there = remote_copy(self._sites.folder, PAIR, site, before["epoch"])
         sample = sample_of(site, at_s, told_s, before, there, contradictions(before, after, figures, healths), held)
         return msgspec.structs.replace(sample, fresh_seq=after["applied_seq"]) if is_fresh else sample
 
@@ -148,7 +153,7 @@ class Sampler:
 
 
 def sample_of(
-    site: str, at_s: float, told_s: float, document: Mapping[str, Any], there: int | None = None,
+    site: str, at_s: float, told_s: float, document: Mapping[str, Any], there: RemoteCopy | None = None,
     otherwise: tuple[str, ...] = (), held: Footprint | None = None,
 ) -> Sample:
     lag, risk, log = (document.get(name) or {} for name in ("replication_lag", "at_risk", "remote_log"))

@@ -7,6 +7,7 @@ from typing import Any
 from chaos.checkers import CHECKERS
 from chaos.harness.honesty.known import Known
 from chaos.harness.honesty.lacking import HEARD_SLACK_S, RISK_SLACK_S, Lacking
+from chaos.harness.pair.remote_copy import RemoteCopy
 from chaos.harness.pair.samples import Sample
 from chaos.history.history import Copies, Limits, Opened, Quarantine, history_of
 from chaos.history.lines import RiskLook
@@ -25,7 +26,7 @@ def plot(mode: Any = "async") -> Plot:
 
 def active(at_s: float, committed: int, there: int | None, mode: str = "async", **more: Any) -> Sample:
     shown = {"committed": committed, "applied": committed, "reads": True, "writes": True, "at_risk": 0, "lag_records": 0} | more
-    return Sample("a", at_s, "ACTIVE", 1, mode, told_s=at_s + 0.1, written_there=there, **shown)
+    return Sample("a", at_s, "ACTIVE", 1, mode, told_s=at_s + 0.1, there=None if there is None else RemoteCopy(there), **shown)
 
 
 def standby(at_s: float, applied: int) -> Sample:

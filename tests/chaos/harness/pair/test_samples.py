@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from chaos.harness.pair.footprint import DELETED, LOG, OTHER, SOCKET, STORAGE, bytes_below, footprint
+from chaos.harness.pair.remote_copy import RemoteCopy
 from chaos.harness.pair.samples import contradictions, sample_of
 
 DOCUMENT: dict[str, Any] = {
@@ -34,10 +35,11 @@ def told(after: dict[str, Any], figures: dict[str, float], healths: dict[str, bo
 
 
 def test_a_sample_keeps_what_the_status_says() -> None:
-    sample = sample_of("a", 1.0, 1.1, DOCUMENT, there=10)
+    sample = sample_of("a", 1.0, 1.1, DOCUMENT, there=RemoteCopy(10))
     assert (sample.role, sample.at_risk, sample.at_risk_exact, sample.lag_records) == ("ACTIVE", 0, True, 4)
     assert sample.troubles == ("peer: it does not answer",)
     assert sample.serves
+    assert sample.written_there == 10
     assert sample.remote_log_bytes is None
 
 
