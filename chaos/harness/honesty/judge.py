@@ -29,8 +29,9 @@ def judged(
     known = Known(history)
     risks, copies = Lacking(in_order, known).looks()
     remote_logs = needless.looks(in_order, spans, known)
+    waits = well.waits(spans, history)
     found = [
-        *serving.check(in_order, known), *serving.otherwise(in_order), *well.check(in_order, spans, history),
+        *serving.check(in_order, known), *serving.otherwise(in_order), *well.check(in_order, waits),
         *losses.check(history, accepted),
     ]
     swollen, warm = resources.memory(in_order)
@@ -46,7 +47,7 @@ def judged(
                sum(sample.fresh_seq is not None for sample in answers)),
         Looked("P8", serving.ONE_WORD, "health and metrics say what the status says", len(answers)),
         Looked("P8", well.NAME, f"no site says for {well.WELL_S:g} s that all is well while its clients wait in vain",
-               len(answers)),
+               len(waits)),
         Looked("P8", serving.AT_REST, "a pair that is whole and idle names no trouble, no lag, and nothing at risk", at_rest),
         Looked("P6", losses.NAME, "a loss manifest names what is lost, and nothing that was acknowledged as sync",
                losses.named_count(history) + len(accepted)),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
+from typing import NamedTuple
 
 from chaos.checkers.rows.facts import TELLING
 from chaos.checkers.violation import Violation
@@ -27,38 +28,50 @@ WELL_S = STALLED_S + _FOUND_S + SLACK_S
 _GAP_S = 2 * SAMPLE_S + 1.0  # a longer one between two looks: nobody knows what it would have said
 
 
-def check(samples: Sequence[Sample], spans: Iterable[Span], history: History) -> list[Violation]:
+class Wait(NamedTuple):
+    """Nothing of this kind was done from `from_s` to `to_s`, and from `since_s` on clients asked, and could reach the sites."""
+
+    what: str
+    from_s: float
+    to_s: float
+    since_s: float
+
+
+def waits(spans: Iterable[Span], history: History) -> list[Wait]:
+    """Those that lasted for longer than WELL_S."""
     calls = served(history)
     cut = [span for span in spans if any(link.startswith("c") for link in SEVERAL.get(span.target, (span.target,)))]
     return [
-        *_lies(samples, cut, [call for call in calls if call.operation.kind not in ("read", "scan", "schema")], "writes"),
-        *_lies(samples, cut, [call for call in calls if call.operation.kind in ("read", "scan")], "reads"),
+        *_waits(cut, [call for call in calls if call.operation.kind not in ("read", "scan", "schema")], "writes"),
+        *_waits(cut, [call for call in calls if call.operation.kind in ("read", "scan")], "reads"),
     ]
 
 
-def _lies(samples: Sequence[Sample], cut: Sequence[Span], calls: Sequence[Call], what: str) -> Iterator[Violation]:
-    """The first one of each site."""
+def _waits(cut: Sequence[Span], calls: Sequence[Call], what: str) -> Iterator[Wait]:
     done_s = sorted(
         call.returned_s or 0.0 for call in calls
         if call.outcome is not None and (call.outcome.result == "ok" or call.outcome.error in TELLING)
     )
     asked = [(call.invoked_s, call.returned_s or call.invoked_s) for call in calls]
     ends = [0.0, *done_s, max((to_s for _, to_s in asked), default=0.0)]
-    told: set[str] = set()
-    for from_s, to_s in ((a, b) for a, b in pairwise(ends) if b - a > WELL_S):
-        waited = [max(from_s, begin) for begin, end in asked if end > from_s and begin < to_s]
-        if not waited:
-            continue
-        found_s = [span.to_s + _FOUND_S for span in cut if span.from_s < to_s]
-        reached_s = max(found_s, default=0.0)
-        for site, since_s, until_s in _well(samples, max(min(waited), reached_s), to_s, what):
-            if site not in told:
-                told.add(site)
-                sentence = (
-                    f"From {since_s:.3f} to {until_s:.3f} s site {site} said that it takes {what} and that nothing is wrong;"
-                    f" from {from_s:.3f} to {to_s:.3f} s no client had one done, although they asked."
-                )
-                yield Violation("P8", NAME, sentence, (), (since_s, until_s))
+    for from_s, to_s in pairwise(ends):
+        begun_s = [max(from_s, begin) for begin, end in asked if end > from_s and begin < to_s]
+        reached_s = max((span.to_s + _FOUND_S for span in cut if span.from_s < to_s), default=0.0)
+        if begun_s and to_s - max(min(begun_s), reached_s) > WELL_S:
+            yield Wait(what, from_s, to_s, max(min(begun_s), reached_s))
+
+
+def check(samples: Sequence[Sample], found: Iterable[Wait]) -> list[Violation]:
+    """The first lie of each site and kind. `found`: by `waits`."""
+    lies: dict[tuple[str, str], Violation] = {}
+    for wait in found:
+        for site, since_s, until_s in _well(samples, wait.since_s, wait.to_s, wait.what):
+            sentence = (
+                f"From {since_s:.3f} to {until_s:.3f} s site {site} said that it takes {wait.what} and that nothing is wrong;"
+                f" from {wait.from_s:.3f} to {wait.to_s:.3f} s no client had one done, although they asked."
+            )
+            lies.setdefault((site, wait.what), Violation("P8", NAME, sentence, (), (since_s, until_s)))
+    return list(lies.values())
 
 
 def _well(samples: Sequence[Sample], from_s: float, to_s: float, what: str) -> Iterator[tuple[str, float, float]]:

@@ -74,8 +74,8 @@ def test_a_pair_without_a_bug_holds_and_leaves_a_report_and_nothing_else(tmp_pat
     states = {each["checker"]: each["state"] for each in report["verdicts"]}
     held = {name for name, state in states.items() if state == "held"}
     assert held >= {"linearizable", "acknowledged", "one_active", "prefix", "convergence", "receipts", "stuck", "drained"}
-    assert held >= {"two_copies", "bounded", "at_risk", "status", "said_mode", "positions", "one_word", "all_well", "fresh"}
-    assert held >= {"at_rest", "resources"}
+    assert held >= {"two_copies", "bounded", "at_risk", "status", "said_mode", "positions", "one_word", "fresh", "at_rest"}
+    assert "resources" in held
     assert states["proved"] == states["losses"] == states["memory"] == "not checked"
     assert report["totals"]["acknowledged"] > 50
     came_about = sorted(span["kind"] for span in report["faults"] if not span["skipped"])
