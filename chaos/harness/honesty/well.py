@@ -56,9 +56,10 @@ def _waits(cut: Sequence[Span], calls: Sequence[Call], what: str) -> Iterator[Wa
     ends = [0.0, *done_s, max((to_s for _, to_s in asked), default=0.0)]
     for from_s, to_s in pairwise(ends):
         begun_s = [max(from_s, begin) for begin, end in asked if end > from_s and begin < to_s]
-        reached_s = max((span.to_s + _FOUND_S for span in cut if span.from_s < to_s), default=0.0)
-        if begun_s and to_s - max(min(begun_s), reached_s) > WELL_S:
-            yield Wait(what, from_s, to_s, max(min(begun_s), reached_s))
+        reached_s = [span.to_s + _FOUND_S for span in cut if span.from_s < to_s]
+        since_s = max(min(begun_s, default=to_s), *reached_s, 0.0)
+        if to_s - since_s > WELL_S:
+            yield Wait(what, from_s, to_s, since_s)
 
 
 def check(samples: Sequence[Sample], found: Iterable[Wait]) -> list[Violation]:
