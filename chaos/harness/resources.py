@@ -16,9 +16,9 @@ from chaos.harness.pair.samples import Sample
 from chaos.harness.pair.sites import SEGMENT_BYTES
 
 NAME, MEMORY = "resources", "memory"
-MORE: Mapping[str, int] = {OTHER: 0, DELETED: 0, SOCKET: 2}  # than at the beginning: the harness's own connections differ
+MORE: Mapping[str, int] = {OTHER: 0, DELETED: 0, SOCKET: 2}  # than at the beginning: the sites keep some to each other
 MOST: Mapping[str, int] = {LOG: 4, STORAGE: 60}  # of kinds that grow and shrink with the data
-MORE_THREADS = 8  # pools of threads grow to their limit as work comes
+MORE_THREADS = 6  # pools of threads grow to their limit as work comes
 WAL_BYTES_MAX = 2 * SEGMENT_BYTES
 DFS_BYTES_MAX = 2 * SEGMENT_BYTES
 WARM_S, LIFE_S, ABOUT_S = 60.0, 120.0, 10.0  # from here on a process is warm; it is judged from this age on; of so much time

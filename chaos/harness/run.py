@@ -219,6 +219,7 @@ class Harness:
 
     async def _come_to_rest(self) -> None:
         """Nobody is connected any more: both gateways come to hold no more than at the beginning, and to name no trouble."""
+        self.sites.direct.close()  # from here on the harness keeps no connection either
         end_s = self.now_s() + REST_S
         looks = await self._looks()
         while (resources.excess(self.rest[0], looks) or serving.at_rest(looks)) and self.now_s() < end_s:

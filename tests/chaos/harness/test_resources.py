@@ -32,7 +32,7 @@ def test_files_of_logs_and_of_the_storage_come_and_go_up_to_a_bound() -> None:
 def test_threads_and_files_have_bounds() -> None:
     assert not of(replace(HELD, threads=HELD.threads + MORE_THREADS, wal_bytes=WAL_BYTES_MAX))
     assert of(replace(HELD, threads=HELD.threads + MORE_THREADS + 1, wal_bytes=WAL_BYTES_MAX + 1)) == [
-        "site b (ACTIVE) holds 23 threads, and 14 at the beginning",
+        "site b (ACTIVE) holds 21 threads, and 14 at the beginning",
         f"site b (ACTIVE) holds {WAL_BYTES_MAX + 1:,} bytes in its WAL, more than {WAL_BYTES_MAX:,}",
     ]
 
