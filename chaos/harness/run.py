@@ -19,6 +19,7 @@ from chaos.checkers.violation import Violation
 from chaos.disk_faults.control import DiskFaults
 from chaos.harness import resources
 from chaos.harness.epochs import with_epochs
+from chaos.harness.faults.disks import KINDS as DISKS
 from chaos.harness.faults.files import BrokenFiles
 from chaos.harness.faults.kind import Stage
 from chaos.harness.faults.links import CUTTING, LINGERING, links_of
@@ -51,6 +52,7 @@ START_S = 60.0
 ANSWER_SLACK_S = 2.0  # this machine is shared, and so is the loop of the clients
 TRAVEL_S = 1.0  # an answer's way through the proxy and that loop, when nothing is done to its link
 MODE_SLACK_S = 4.0
+KINDS_OF_DISKS = frozenset(kind.name for kind in DISKS)
 REST_S = 20.0  # until what is idle has been closed
 REST_POLL_S = 0.5
 RECEIPTS_MAX = 1000
@@ -267,7 +269,10 @@ class Harness:
             fault.for_s for fault in self.plan.faults
             if fault.kind in LINGERING and any(link.startswith("c") for link in links_of(fault))
         ]
-        stopped = [fault.for_s for fault in self.plan.faults if fault.kind in ("pause", *CUTTING)]
+        stopped = [
+            fault.for_s for fault in self.plan.faults
+            if fault.kind in ("pause", *CUTTING) or (fault.kind in KINDS_OF_DISKS and fault.how.partition("/")[0] == "disk")
+        ]  # a site acts on the register's value once it has made it durable
         return Limits(
             answer_slack_s=ANSWER_SLACK_S, recovery_s=WITHIN_S, travel_slack_s=TRAVEL_S + max(onto_clients, default=0.0),
             mode_slack_s=MODE_SLACK_S + max(stopped, default=0.0), risk_slack_s=RISK_SLACK_S, heard_slack_s=HEARD_SLACK_S,
