@@ -98,7 +98,8 @@ def _rows_named(history: History) -> Iterator[Violation]:
         if ack is not None and call is not None and ack.mode == "sync":
             yield _told(f"A manifest names {place}, which was acknowledged as sync.", [call])
         elif ack is None and row[:2] not in perhaps:
-            yield _told(f"A manifest names {place}, which nobody wrote.", [])
+            writers = [call for call in history.calls if call.operation.table == row[0] and _writes(call, row[1])]
+            yield _told(f"A manifest names {place}, which nobody wrote.", writers[:5])
         elif stored.get(row[:2]) == row[2]:
             yield _told(f"A manifest names {place}, which both sites hold.", [call] if call is not None else [])
 
@@ -119,6 +120,10 @@ def _rows(call: Call, ack: Ack) -> list[QuarantinedRow]:
         QuarantinedRow(call.operation.table, each.key, ack.seq - (last - at), ack.version - (last - at))
         for at, each in enumerate(mutations)
     ]
+
+
+def _writes(call: Call, key: str) -> bool:
+    return any(each.key == key for each in call.operation.mutations)
 
 
 def _stored(history: History) -> Mapping[tuple[str, str], int]:

@@ -6,6 +6,7 @@ What always holds: of more than can be read, those nearest to the violation are 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 import msgspec
@@ -14,6 +15,7 @@ from chaos.checkers.violation import Violation
 from chaos.harness.pair.samples import Sample
 from chaos.history.history import Call, History
 
+SHOWN_MAX, EACH_MAX = 20, 4
 CALLS_MAX = 16
 LOOKS_MAX = 12
 AROUND_S = 2.0
@@ -26,6 +28,17 @@ class Evidence(msgspec.Struct, frozen=True):
     calls: list[Call]
     looks: list[Sample]
     left_out: int
+
+
+def first_of_each(violations: Sequence[Violation], most: int = SHOWN_MAX) -> list[Violation]:
+    """The first ones of each checker, so that one that finds many does not hide the others."""
+    seen: Counter[str] = Counter()
+    chosen = []
+    for each in violations:
+        seen[each.checker] += 1
+        if seen[each.checker] <= EACH_MAX:
+            chosen.append(each)
+    return chosen[:most]
 
 
 def evidence(history: History, samples: Sequence[Sample], violation: Violation) -> Evidence:

@@ -19,7 +19,7 @@ from chaos.harness.pair.samples import Sample
 from chaos.harness.pair.sites import SITES
 from chaos.harness.plan import HarnessPlan, parse, text
 from chaos.harness.promises import Verdict
-from chaos.harness.report.evidence import Evidence, evidence
+from chaos.harness.report.evidence import Evidence, evidence, first_of_each
 from chaos.harness.report.figures import Cost, Latency, Second, Totals, costs, latencies, seconds, totals
 from chaos.harness.report.origin import Origin, origin
 from chaos.harness.report.page import page
@@ -28,11 +28,9 @@ from chaos.history.edn import edn
 from chaos.history.history import dump
 from twinlog.errors import InvalidInput, words
 
-SHOWN_MAX = 20
-
 
 class Report(msgspec.Struct, frozen=True):
-    """The document. `plan`: the text of one. `costs`: of each fault, in their order. `evidence`: of the first violations."""
+    """The document. `plan`: the text of one. `costs`: of each fault, in their order. `evidence`: of the first violations of each checker."""
 
     name: str
     plan: str
@@ -57,7 +55,7 @@ class Report(msgspec.Struct, frozen=True):
 def keep(run: Run, name: str, folder: Path) -> Path:
     """Writes all of it; the page's path."""
     replay, made = f"python -m chaos replay {folder / 'report.json'}", origin()
-    shown = [evidence(run.history, run.samples, each) for each in run.violations[:SHOWN_MAX]]
+    shown = [evidence(run.history, run.samples, each) for each in first_of_each(run.violations)]
     document = Report(
         name, text(run.plan), run.rounds, run.bug, replay, made, run.lasted_s, totals(run.history), list(run.violations), shown,
         list(run.verdicts), list(run.spans), costs(run.history, run.spans, run.samples), latencies(run.history, run.spans),

@@ -139,4 +139,4 @@ def _violations(run: Run, shown: Sequence[Evidence], replay: str) -> Iterable[st
             yield f"<p class=dim>and {each.left_out} more that belong to it, in history.jsonl and report.json</p>"
         yield "</div>"
     if len(run.violations) > len(shown):
-        yield f"<p class=dim>and {len(run.violations) - len(shown)} more violations, in report.json</p>"
+        yield f"<p class=dim>and {len(run.violations) - len(shown)} more violations, in report.json (here: the first of each checker)</p>"

@@ -13,7 +13,7 @@ from chaos.harness.pair.footprint import OTHER, Footprint
 from chaos.harness.pair.samples import Sample
 from chaos.harness.plan import HarnessPlan
 from chaos.harness.promises import HELD, NOT_CHECKED, VIOLATED, Verdict
-from chaos.harness.report.evidence import LOOKS_MAX, around, evidence
+from chaos.harness.report.evidence import LOOKS_MAX, around, evidence, first_of_each
 from chaos.harness.report.figures import costs, latencies, resources, role_spans, seconds, totals, whole
 from chaos.harness.report.origin import Origin
 from chaos.harness.report.page import page
@@ -92,6 +92,13 @@ def test_a_violation_of_a_site_stands_with_what_the_sites_said_around_it() -> No
     assert (found.looks[0].at_s, found.left_out) == (8.0, 29 - len(found.looks))
     assert {look.site for look in found.looks} == {"a", "b"}, "of each site"
     assert all(8.0 <= look.at_s <= 22.0 for look in found.looks)
+
+
+def test_a_checker_that_finds_many_does_not_hide_the_others() -> None:
+    many = [Violation("P6", "losses", str(n)) for n in range(30)]
+    shown = first_of_each([*many, Violation("P3", "linearizable", "x")])
+    assert [each.sentence for each in shown] == [*"0123", "x"]
+    assert len(first_of_each([Violation("P1", str(n), "") for n in range(30)])) == 20
 
 
 def test_the_pair_is_whole_while_one_serves_the_other_follows_and_nothing_is_named() -> None:
