@@ -138,5 +138,6 @@ def _violations(run: Run, shown: Sequence[Evidence], replay: str) -> Iterable[st
         if each.left_out:
             yield f"<p class=dim>and {each.left_out} more that belong to it, in history.jsonl and report.json</p>"
         yield "</div>"
-    if len(run.violations) > len(shown):
-        yield f"<p class=dim>and {len(run.violations) - len(shown)} more violations, in report.json (here: the first of each checker)</p>"
+    more = len(run.violations) - len(shown)
+    if more:
+        yield f"<p class=dim>and {more} more violations, in report.json; the first ones of each checker stand here</p>"
