@@ -30,8 +30,8 @@ from twinlog.errors import InvalidInput, words
 
 
 class Report(msgspec.Struct, frozen=True):
-    """The document. `plan`: the text of one. `costs`: of each fault, in their order. `evidence`: of the first violations of each
-    checker."""
+    """The document. `plan`: the text of one. `costs`: of each fault, in their order. `evidence`: of the first violations
+    of each checker."""
 
     name: str
     plan: str
