@@ -17,14 +17,15 @@ from random import Random
 
 from chaos.checkers.violation import Violation
 from chaos.disk_faults.control import DiskFaults
-from chaos.fault_lines import Fault
-from chaos.harness import status
+from chaos.harness import resources
 from chaos.harness.epochs import with_epochs
 from chaos.harness.faults.changed import begin_with
 from chaos.harness.faults.files import BrokenFiles, PoweredFiles, environ_of
 from chaos.harness.faults.kind import Stage
-from chaos.harness.faults.links import CUTTING, LINGERING, links_of
 from chaos.harness.faults.registry import need_the_library, need_the_record
+from chaos.harness.honesty import serving
+from chaos.harness.honesty.judge import judged
+from chaos.harness.limits import START_S, limits_of
 from chaos.harness.nemesis import Nemesis, Span
 from chaos.harness.pair.acts import Acts
 from chaos.harness.pair.commands import Commands, Typed
@@ -38,19 +39,16 @@ from chaos.harness.pair.stored import read_site, without_marks
 from chaos.harness.pair.two_registers import watch_of
 from chaos.harness.plan import HarnessPlan
 from chaos.harness.promises import Verdict, judge
-from chaos.harness.status import Said
 from chaos.harness.traffic.clients import Traffic
 from chaos.harness.traffic.receipts import ask_receipts
 from chaos.harness.traffic.workloads import WORKLOADS
-from chaos.history.history import History, Limits, Moment, Recorder
+from chaos.history.history import History, Moment, Recorder
 from chaos.servers.toxiproxy import Toxiproxy
 from storage.invariants import InvariantBroken
 from twinlog.errors import TwinlogError, Unavailable
 
-START_S = 180.0
-ANSWER_SLACK_S = 2.0  # this machine is shared, and so is the loop of the clients
-TRAVEL_S = 1.0  # an answer's way through the proxy and that loop, when nothing is done to its link
-MODE_SLACK_S = 4.0
+REST_S = 20.0  # until what is idle has been closed
+REST_POLL_S = 0.5
 
 
 @dataclass(frozen=True)
@@ -65,6 +63,7 @@ class Run:
     verdicts: Sequence[Verdict]
     spans: Sequence[Span]
     samples: Sequence[Sample]
+    rest: Sequence[Sequence[Sample]]
     typed: Sequence[Typed]
     notes: Sequence[str]
     lasted_s: float
@@ -83,6 +82,7 @@ class Harness:
         self._begun_s = time.monotonic()
         self.notes: list[str] = []
         self.violations: list[Violation] = []
+        self.rest: list[Sequence[Sample]] = []  # looks at the idle pair, at the beginning and at the end
         self.recorder = Recorder()
         faulty = need_the_library(plan.faults)
         self.files = BrokenFiles(folder, DiskFaults(folder / "disk-faults")) if faulty else None
@@ -92,7 +92,6 @@ class Harness:
         self.links = Links(self.server, self.sites.upstream, self.sites.links)
         self.register = watch_of(self.sites, self.now_s, self.recorder.note)
         self.commands = Commands(self.sites.operator_config, self.now_s, self.note)
-        self.sampler = Sampler(self.sites, self.now_s)
         self.recovery = Recovery(
             self.sites, self.commands, self.now_s, self.note, Acts(self.sites, self.commands, self.note)
         )
@@ -101,9 +100,10 @@ class Harness:
             self.sites, self.links, self.commands, lambda: self.register.active, self.files, self.powered, plan.seed,
             lambda: self.register.value is not None and self.register.value.mode == "sync",
         )
-        self.nemesis = Nemesis(stage, self.now_s, self.note)
+        self.nemesis = Nemesis(stage, self.now_s, self._happened)
         self.workload = WORKLOADS[plan.workload](Random(f"{plan.seed} workload"))
         self.traffic = Traffic(plan, self.workload, self.sites.client_urls, self.recorder, self.now_s)
+        self.sampler = Sampler(self.sites, self.now_s, lambda: self.traffic.acknowledged, self.recorder.note)
 
     def now_s(self) -> float:
         return time.monotonic() - self._begun_s
@@ -112,6 +112,11 @@ class Harness:
         told = f"{self.now_s():8.2f} s  {line}"
         self.notes.append(told)
         self._say(told)
+
+    def _happened(self, line: str) -> None:
+        """A fault begins or ends."""
+        self.sampler.look_soon()
+        self.note(line)
 
     def broken(self, promise: str, checker: str, sentence: str) -> None:
         self.note(f"BROKEN {promise}: {sentence}")
@@ -132,15 +137,16 @@ class Harness:
             self.register.start()
             around.callback(self.register.stop)
             await self._main()
-        history = with_epochs(self.recorder.history())
-        said = (
-            Said(each.site, each.at_s, each.epoch) for each in self.sampler.samples if each.serves and each.epoch is not None
+        return await asyncio.to_thread(self._judged)
+
+    def _judged(self) -> Run:
+        history, lies, looked = judged(
+            with_epochs(self.recorder.history()), self.sampler.samples, self.rest, self.nemesis.spans, self.commands.accepted
         )
-        self.violations += status.check(said, history.opened)
-        violations, verdicts = await asyncio.to_thread(judge, history, self.workload, self.violations)
+        violations, verdicts = judge(history, self.workload, [*self.violations, *lies], looked)
         return Run(
-            self.plan, self.rounds, self.bug, history, violations, verdicts, self.nemesis.spans,
-            self.sampler.samples, self.commands.typed, self.notes, self.now_s(), self.sites.parts.told, self.sites.parts,
+            self.plan, self.rounds, self.bug, history, violations, verdicts, self.nemesis.spans, self.sampler.samples,
+            self.rest, self.commands.typed, self.notes, self.now_s(), self.sites.parts.told, self.sites.parts,
         )
 
     def _before_kill(self, pid: int) -> None:
@@ -159,6 +165,7 @@ class Harness:
         if self.powered and not all(self.powered.losses.processes.is_attached(self.sites.pid(site) or 0) for site in SITES):
             raise Unavailable(f"a gateway runs without the library that records its disk; see {self.sites.folder}/*/site.log")
         self.note("the pair is open, behind its links")
+        self.rest.append(await self._looks())
         await self.traffic.make_tables()
         sampling = asyncio.create_task(self.sampler.keep())
         working = asyncio.create_task(self.traffic.run())
@@ -210,6 +217,8 @@ class Harness:
         silent = await ask_receipts(self.sites, self.recorder, self.plan.seed, self.now_s)
         if silent:
             self.broken("P1", "receipts", silent)
+        await self.traffic.close()
+        await self._come_to_rest()
         active = str(self.register.active)
         for site in (active, *(each for each in SITES if each != active)):
             if not await asyncio.to_thread(self.sites.terminate, site):
@@ -227,6 +236,24 @@ class Harness:
             self.recorder.note(line)
         self.note("both storages and both logs are read")
 
+    async def _come_to_rest(self) -> None:
+        """Nobody is connected any more: both gateways come to hold no more than at the beginning, and to name no trouble."""
+        self.sites.direct.close()  # from here on the harness keeps no connection either
+        end_s = self.now_s() + REST_S
+        looks = await self._looks()
+        while (resources.excess(self.rest[0], looks) or serving.at_rest(looks)) and self.now_s() < end_s:
+            await asyncio.sleep(REST_POLL_S)
+            looks = await self._looks()
+        self.rest.append(looks)
+        for told in resources.excess(self.rest[0], looks):
+            self.broken("I6", resources.NAME, f"At rest {told}.")
+        for told in serving.at_rest(looks):
+            self.broken("P8", serving.AT_REST, told)
+
+    async def _looks(self) -> list[Sample]:
+        """Looks at both sites while nobody asks anything."""
+        return [await asyncio.to_thread(self.sampler.look, site, disks=True) for site in SITES]
+
     def _check_processes(self) -> None:
         for site, code in self.sites.died():
             self.broken("internal", "processes", f"The gateway of site {site} ended by itself, with exit code {code}.")
@@ -240,16 +267,3 @@ class Harness:
             for told in self.sites.unforeseen(site):
                 checker = "invariants" if InvariantBroken.__name__ in told else "processes"
                 self.broken("internal", checker, f"Site {site} met an error that it does not know: {told}")
-
-
-def limits_of(faults: Sequence[Fault]) -> Limits:
-    """The figures that a run with these faults is held to."""
-    onto_clients = [
-        fault.for_s for fault in faults
-        if fault.kind in LINGERING and any(link.startswith("c") for link in links_of(fault))
-    ]
-    stopped = [fault.for_s for fault in faults if fault.kind in ("pause", *CUTTING)]
-    return Limits(
-        answer_slack_s=ANSWER_SLACK_S, recovery_s=WITHIN_S, travel_slack_s=TRAVEL_S + max(onto_clients, default=0.0),
-        mode_slack_s=MODE_SLACK_S + max(stopped, default=0.0),
-    )

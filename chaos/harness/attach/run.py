@@ -18,13 +18,15 @@ from typing import Any
 
 from chaos.checkers.violation import Violation
 from chaos.fault_lines import fault_text
-from chaos.harness import status
 from chaos.harness.attach.proxies import TheirLinks, TheirServer
 from chaos.harness.attach.tables import drop, read_site
 from chaos.harness.attach.watch import ClusterWatch
 from chaos.harness.epochs import with_epochs
 from chaos.harness.faults import commands, links
 from chaos.harness.faults.kind import Stage
+from chaos.harness.honesty import serving
+from chaos.harness.honesty.known import Known
+from chaos.harness.limits import limits_of
 from chaos.harness.nemesis import Nemesis
 from chaos.harness.pair.asked import SITES, AskedSites
 from chaos.harness.pair.commands import Commands
@@ -32,8 +34,7 @@ from chaos.harness.pair.health import Health
 from chaos.harness.pair.recovery import WITHIN_S, Recovery, describe
 from chaos.harness.plan import HarnessPlan
 from chaos.harness.promises import OWN, judge
-from chaos.harness.run import Run, limits_of
-from chaos.harness.status import Said
+from chaos.harness.run import Run
 from chaos.harness.traffic.clients import Traffic
 from chaos.harness.traffic.receipts import ask_receipts
 from chaos.harness.traffic.workloads import WORKLOADS
@@ -138,12 +139,11 @@ class Attachment:
             watching.cancel()
             await asyncio.gather(watching, return_exceptions=True)
         history = with_epochs(self.recorder.history(), self.watch.since)
-        said = (Said(each.site, each.at_s, each.epoch) for each in self.watch.samples if each.serves and each.epoch is not None)
-        self.violations += status.check(said, history.opened)
+        self.violations += serving.check(self.watch.samples, Known(history))
         own = [(promise, name, _SENTENCES.get(name, text) + _UNSEEN * (name in UNSEEN)) for promise, name, text in OWN]
-        violations, verdicts = await asyncio.to_thread(judge, history, self.workload, self.violations, own, UNSEEN)
+        violations, verdicts = await asyncio.to_thread(judge, history, self.workload, self.violations, (), own, UNSEEN)
         return Run(
-            self.plan, 1, "", history, violations, verdicts, self.nemesis.spans, self.watch.samples, self.commands.typed,
+            self.plan, 1, "", history, violations, verdicts, self.nemesis.spans, self.watch.samples, (), self.commands.typed,
             self.notes, self.now_s(), f"{self.config}: site a at {self.urls['a']}, site b at {self.urls['b']}; seen by its API"
             f" alone, so that openings and modes are the sites' own word; tables: {', '.join(self.tables)}",
         )

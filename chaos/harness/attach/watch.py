@@ -64,7 +64,7 @@ class ClusterWatch:
         except TwinlogError:
             self._sample(Sample(site, at_s, "silent"))
             return
-        self._sample(sample_of(site, at_s, document, None, None))
+        self._sample(sample_of(site, at_s, self.now_s(), document))
         self.take_in(site, document, at_s, self.now_s())
 
     def _sample(self, sample: Sample) -> None:

@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from chaos.harness.bugs import past, power
+from chaos.harness.bugs import past, power, verdicts
 from chaos.harness.bugs.bug import HarnessBug
 from chaos.simulate.bugs.logs import _advance_by_local
 from gateway.api.problems import Answer
@@ -79,5 +79,6 @@ _ALL = (
     ),
     *power.BUGS,
     *past.BUGS,
+    *verdicts.BUGS,
 )
 BUGS: Mapping[str, HarnessBug] = MappingProxyType({bug.name: bug for bug in _ALL})

@@ -11,7 +11,7 @@ from twinlog.errors import TwinlogError
 
 _MAY = {"abort": "abortable", "resume": "resumable"}  # what a document says of what may be commanded next
 
-ACCEPT = "accept-data-loss"  # with a count that is `unknown`: what a register that went back or is lost needs
+WITH_LOSS = "accept-data-loss"
 
 
 @dataclass
@@ -21,7 +21,7 @@ class Command:
     stage: Stage
     verb: str
     target: str
-    accepts_loss: bool = False
+    how: str = ""
 
     async def why_not(self) -> str:
         return "" if self.stage.site(self.target) is not None else NO_ACTIVE
@@ -30,8 +30,9 @@ class Command:
         site = str(self.stage.site(self.target))
         if self.verb == "rejoin":  # which an operator types at a site that is there
             await asyncio.to_thread(self.stage.asked.wait_for_answer, site)
+        if self.how == WITH_LOSS:
+            return (await self.stage.commands.fail_over_with_loss(site)).told
         words = {"failover": ["--to", site], "switchover": ["--to", site], "rejoin": [site, "--wait"]}.get(self.verb, [])
-        words += ["--accept-data-loss", "--count", "unknown"] if self.accepts_loss else []
         return (await self.stage.commands.run(self.verb, *words)).told
 
     async def heal(self) -> str:
@@ -75,11 +76,12 @@ def _on_operation(fault: Fault, stage: Stage) -> OnOperation:
 
 
 def _effect(fault: Fault, stage: Stage) -> Command:
-    return Command(stage, fault.kind, fault.target, fault.how == ACCEPT)
+    return Command(stage, fault.kind, fault.target, fault.how)
 
 
 KINDS = (
-    Kind("failover", SITE_TARGETS, "`twinlog failover --to`", _effect, lasts=False, how=("", ACCEPT)),
+    Kind("failover", SITE_TARGETS, f"`twinlog failover --to`; `{WITH_LOSS}`: the loss that it shows is accepted, by its count",
+         _effect, lasts=False, how=("", WITH_LOSS)),
     Kind("switchover", SITE_TARGETS, "`twinlog switchover --to`", _effect, lasts=False),
     Kind("rejoin", SITE_TARGETS, "`twinlog rejoin --wait`", _effect, lasts=False),
     Kind("degrade", ("active",), "`twinlog degrade`", _effect, lasts=False),

@@ -25,6 +25,7 @@ ROWS = (
     Row("both-logs-fail", "both logs fail at once", ("both-logs-fail",)),
     Row("gateway-killed", "a gateway is killed at any moment", ("active-killed", "standby-killed"), ("tests/crash",)),
     Row("site-lost", "a whole site is lost, with its disk and its DFS", ("site-lost",)),
+    Row("loss-accepted", "an asynchronous active is lost, and its loss is accepted", ("site-lost-async", "failover-with-loss")),
     Row("partition", "one site does not reach the other", ("link-cut-a-to-b", "link-cut-b-to-a", "network-split")),
     Row("register-apart", "the register is decided at each site apart", ("register-apart",)),
     Row("dfs-servers-down", "NameNodes and DataNodes are killed, stopped, or cut off",

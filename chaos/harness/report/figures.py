@@ -6,15 +6,19 @@ What always holds: every figure is of the history or of the samples; a second in
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 
 import msgspec
 
 from chaos.harness.nemesis import Span
+from chaos.harness.pair.footprint import Footprint
 from chaos.harness.pair.samples import Sample
-from chaos.harness.traffic.clients import MAKER, READER, STUBBORN
+from chaos.harness.pair.sites import SITES
+from chaos.harness.traffic.clients import served
 from chaos.history.history import Call, History
+
+WHOLE_LATE_S = 1.0  # a fault shows in the sites' words a moment later
 
 
 class Second(msgspec.Struct, frozen=True):
@@ -35,10 +39,24 @@ class RoleSpan(msgspec.Struct, frozen=True):
 
 
 class Cost(msgspec.Struct, frozen=True):
-    """The longest time in which nothing was acknowledged, or read, of those that touch the fault."""
+    """The longest time in which nothing was acknowledged, or read, of those that touch the fault; the calls of unknown outcome
+    that were under way in it; and from its beginning how long until the pair was whole after it. `whole_after_s`: 0: it always
+    was; None: it was not whole again while anybody looked."""
 
     without_writes_s: float
     without_reads_s: float
+    unknown: int
+    whole_after_s: float | None
+
+
+class Latency(msgspec.Struct, frozen=True):
+    """The time to an answer that something was done, of calls that overlap a fault (or none). None: there was no call."""
+
+    during_faults: bool
+    what: str
+    calls: int
+    p50_ms: float | None
+    p99_ms: float | None
 
 
 class Resource(msgspec.Struct, frozen=True):
@@ -63,14 +81,6 @@ class Totals(msgspec.Struct, frozen=True):
     without_reads_s: float
 
 
-def served(history: History) -> list[Call]:
-    """The calls of clients that follow the active, without the harness's own at the beginning and at the end."""
-    return [
-        call for call in history.calls
-        if call.outcome is not None and not call.process.startswith(STUBBORN) and call.process not in (MAKER, READER)
-    ]
-
-
 def seconds(history: History) -> list[Second]:
     by_second: dict[int, list[Call]] = {}
     for call in served(history):
@@ -80,9 +90,9 @@ def seconds(history: History) -> list[Second]:
 
 def _second(at_s: int, calls: Sequence[Call]) -> Second:
     results = Counter(call.outcome.result for call in calls if call.outcome is not None)
-    took = sorted((call.returned_s or 0) - call.invoked_s for call in calls if call.outcome and call.outcome.result == "ok")
-    p99_ms = 1000 * took[min(len(took) - 1, int(len(took) * 0.99))] if took else None
-    return Second(at_s, results["ok"], results["not_applied"], results["unknown"], p99_ms)
+    done = [call for call in calls if call.outcome is not None and call.outcome.result == "ok"]
+    took_ms = [1000 * ((call.returned_s or 0) - call.invoked_s) for call in done]
+    return Second(at_s, results["ok"], results["not_applied"], results["unknown"], _share(took_ms, 0.99))
 
 
 def role_spans(samples: Iterable[Sample], site: str) -> Iterator[RoleSpan]:
@@ -101,14 +111,21 @@ def role_spans(samples: Iterable[Sample], site: str) -> Iterator[RoleSpan]:
 
 
 def resources(samples: Sequence[Sample]) -> list[Resource]:
-    """Memory in MiB and open files of each site. A process that was started anew began with less."""
+    """Memory in MiB, descriptors and threads of each site. A process that was started anew began with less."""
     found = []
     for site in sorted({sample.site for sample in samples}):
-        for name, member, unit in (("memory, MiB", "memory_bytes", 1 << 20), ("open files", "open_files", 1)):
-            held = [value // unit for each in samples if each.site == site and (value := getattr(each, member)) is not None]
+        looks = [sample.held for sample in samples if sample.site == site and sample.held is not None]
+        for name, of in _HELD.items():
+            held = [of(look) for look in looks]
             if held:
                 found.append(Resource(site, name, held[0], max(held), held[-1]))
     return found
+
+
+_HELD: Mapping[str, Callable[[Footprint], int]] = {
+    "memory, MiB": lambda held: held.memory_bytes >> 20, "descriptors": lambda held: held.descriptors,
+    "threads": lambda held: held.threads,
+}
 
 
 def totals(history: History) -> Totals:
@@ -121,44 +138,76 @@ def totals(history: History) -> Totals:
     )
 
 
-def costs(history: History, spans: Sequence[Span]) -> list[Cost]:
+def costs(history: History, spans: Sequence[Span], samples: Sequence[Sample]) -> list[Cost]:
     """Returns the cost of each fault, in order."""
     calls = served(history)
-    writes_s, reads_s = _acknowledged_s(calls), _read_s(calls)
-    return [Cost(_longest_s(writes_s, span), _longest_s(reads_s, span)) for span in spans]
+    writes_s, reads_s, wholes = _acknowledged_s(calls), _read_s(calls), list(whole(samples))
+    unknown = [call for call in calls if call.outcome is not None and call.outcome.result == "unknown"]
+    return [
+        Cost(
+            _longest_s(writes_s, span), _longest_s(reads_s, span),
+            sum(call.invoked_s <= span.to_s and (call.returned_s or 0) >= span.from_s for call in unknown),
+            _whole_after_s(wholes, span),
+        )
+        for span in spans
+    ]
 
 
-def _acknowledged_s(calls: Iterable[Call]) -> list[float]:
-    return sorted(call.returned_s or 0 for call in calls if call.outcome is not None and call.outcome.ack is not None)
+def whole(samples: Sequence[Sample]) -> Iterator[tuple[float, bool]]:
+    """At each look at a site: by the newest words of both, one serves, the other one follows, and none names a trouble."""
+    newest: dict[str, Sample] = {}
+    for sample in sorted(samples, key=lambda each: each.told_s):
+        newest[sample.site] = sample
+        active = [each for each in newest.values() if each.role == "ACTIVE" and each.writes and not each.troubles]
+        following = [each for each in newest.values() if each.follows and not each.troubles]
+        if len(newest) == len(SITES):
+            yield sample.told_s, len(active) == 1 and len(following) == 1
 
 
-def _read_s(calls: Iterable[Call]) -> list[float]:
-    return sorted(
-        call.returned_s or 0 for call in calls
-        if call.operation.kind in ("read", "scan") and call.outcome is not None and call.outcome.result == "ok"
-    )
+def _whole_after_s(wholes: Sequence[tuple[float, bool]], span: Span) -> float | None:
+    touching = [is_whole for at_s, is_whole in wholes if span.from_s <= at_s <= span.to_s + WHOLE_LATE_S]
+    if touching and all(touching):
+        return 0.0
+    broken_s = next((at_s for at_s, is_whole in wholes if at_s >= span.from_s and not is_whole), span.from_s)
+    return next((at_s - span.from_s for at_s, is_whole in wholes if at_s >= max(span.to_s, broken_s) and is_whole), None)
+
+
+def latencies(history: History, spans: Sequence[Span]) -> list[Latency]:
+    """The latency of writes and reads that were done, outside of faults and during them. Commands count as faults."""
+    happened = [span for span in spans if not span.skipped]
+    took: dict[tuple[bool, str], list[float]] = {(during, what): [] for what in ("writes", "reads") for during in (False, True)}
+    for call in served(history):
+        if call.outcome is None or call.outcome.result != "ok" or call.returned_s is None:
+            continue
+        during = any(call.invoked_s <= span.to_s and call.returned_s >= span.from_s for span in happened)
+        what = "reads" if call.operation.kind in ("read", "scan") else "writes"
+        took[during, what].append(1000 * (call.returned_s - call.invoked_s))
+    return [
+        Latency(during, what, len(each), _share(each, 0.5), _share(each, 0.99)) for (during, what), each in took.items()
+    ]
+
+
+def _share(took_ms: Sequence[float], share: float) -> float | None:
+    return sorted(took_ms)[min(len(took_ms) - 1, int(len(took_ms) * share))] if took_ms else None
+
+
+def _acknowledged_s(calls: Sequence[Call]) -> list[float]:
+    return _between([call for call in calls if call.outcome is not None and call.outcome.ack is not None], calls)
+
+
+def _read_s(calls: Sequence[Call]) -> list[float]:
+    done = [call for call in calls if call.outcome is not None and call.outcome.result == "ok"]
+    return _between([call for call in done if call.operation.kind in ("read", "scan")], calls)
+
+
+def _between(done: Iterable[Call], calls: Sequence[Call]) -> list[float]:
+    """The times at which something was done, between the first question and the last answer of all."""
+    if not calls:
+        return []
+    ends = [min(call.invoked_s for call in calls), max(call.returned_s or 0 for call in calls)]
+    return sorted([*ends, *(call.returned_s or 0 for call in done)])
 
 
 def _longest_s(times_s: Sequence[float], span: Span | None) -> float:
     gaps = (b - a for a, b in pairwise(times_s) if span is None or (b >= span.from_s and a <= span.to_s))
     return max(gaps, default=0.0)
-
-
-def around(history: History, calls: Sequence[int], most: int = 16) -> list[Call]:
-    """The smallest history that shows a violation: the calls that it names, and others on their rows that overlap these."""
-    named = [call for call in history.calls if call.id in calls]
-    if not named:
-        return []
-    keys = {(call.operation.table, key) for call in named for key in _keys(call)}
-    from_s = min(call.invoked_s for call in named)
-    to_s = max(call.returned_s or call.invoked_s for call in named)
-    others = [
-        call for call in history.calls
-        if call.id not in calls and call.invoked_s <= to_s and (call.returned_s or to_s) >= from_s
-        and any((call.operation.table, key) in keys for key in _keys(call))
-    ]
-    return sorted([*named[:most], *others[: max(0, most - len(named))]], key=lambda call: call.invoked_s)
-
-
-def _keys(call: Call) -> list[str]:
-    return [key for key in (call.operation.key, *(each.key for each in call.operation.mutations)) if key]

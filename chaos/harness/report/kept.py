@@ -6,6 +6,7 @@ What always holds: report.json has what it takes to run it again: plan, rounds, 
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,9 @@ from chaos.harness.pair.samples import Sample
 from chaos.harness.pair.sites import SITES
 from chaos.harness.plan import HarnessPlan, parse, text
 from chaos.harness.promises import Verdict
-from chaos.harness.report.figures import Second, Totals, seconds, totals
+from chaos.harness.report.evidence import Evidence, evidence, first_of_each
+from chaos.harness.report.figures import Cost, Latency, Second, Totals, costs, latencies, seconds, totals
+from chaos.harness.report.origin import Origin, origin
 from chaos.harness.report.page import page
 from chaos.harness.run import Run
 from chaos.history.edn import edn
@@ -29,36 +32,46 @@ from twinlog.errors import InvalidInput, words
 
 
 class Report(msgspec.Struct, frozen=True):
-    """The document. `plan`: the text of one."""
+    """The document. `plan`: the text of one. `costs`: of each fault, in their order. `evidence`: of the first violations
+    of each checker."""
 
     name: str
     plan: str
     rounds: int
     parts: Parts | None
     bug: str
+    replay: str
+    origin: Origin
     lasted_s: float
     totals: Totals
     violations: list[Violation]
+    evidence: list[Evidence]
     verdicts: list[Verdict]
     faults: list[Span]
+    costs: list[Cost]
+    latencies: list[Latency]
     commands: list[Typed]
     seconds: list[Second]
     samples: list[Sample]
+    rest: list[Sequence[Sample]]
 
 
 def keep(run: Run, name: str, folder: Path, again: str = "") -> Path:
     """Writes all of it; the page's path. `again`: the command that runs it again, unless `replay` does."""
+    replay, made = again or f"python -m chaos replay {folder / 'report.json'}", origin()
+    shown = [evidence(run.history, run.samples, each) for each in first_of_each(run.violations)]
     document = Report(
-        name, text(run.plan), run.rounds, run.parts, run.bug, run.lasted_s, totals(run.history), list(run.violations),
-        list(run.verdicts), list(run.spans), list(run.typed), seconds(run.history), list(run.samples),
+        name, text(run.plan), run.rounds, run.parts, run.bug, replay, made, run.lasted_s, totals(run.history),
+        list(run.violations), shown, list(run.verdicts), list(run.spans), costs(run.history, run.spans, run.samples),
+        latencies(run.history, run.spans), list(run.typed), seconds(run.history), list(run.samples), list(run.rest),
     )
     (folder / "report.json").write_bytes(msgspec.json.format(msgspec.json.encode(document), indent=1))
     (folder / "history.jsonl").write_bytes(dump(run.history))
     (folder / "history.edn").write_text(edn(run.history), encoding="utf-8")
     (folder / "plan.txt").write_text(text(run.plan), encoding="utf-8")
-    shown = folder / "report.html"
-    shown.write_text(page(run, name, again or f"python -m chaos replay {folder / 'report.json'}"), encoding="utf-8")
-    return shown
+    path = folder / "report.html"
+    path.write_text(page(run, name, replay, shown, made), encoding="utf-8")
+    return path
 
 
 def new_folder(chosen: Path | None) -> Path:

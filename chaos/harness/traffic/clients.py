@@ -11,7 +11,7 @@ from random import Random
 
 from chaos.harness.plan import HarnessPlan
 from chaos.harness.traffic.client import ROAMING, RealClient
-from chaos.history.history import Operation, Outcome, Recorder
+from chaos.history.history import Ack, Call, History, Operation, Outcome, Recorder
 from chaos.workloads.workload import Workload, creations
 from twinlog.errors import Unavailable
 from twinlog.flow import Patience
@@ -37,6 +37,7 @@ class Traffic:
         paused = [fault.for_s for fault in plan.faults if fault.kind == "pause"]
         self._stubborn = _patient(max(paused, default=0.0) + STUBBORN_MORE_S)
         self._ended = asyncio.Event()
+        self.acknowledged: tuple[int, Ack] | None = None  # the newest one, with its call
         self._clients: list[RealClient] = []
 
     def _client(self, name: str, urls: Mapping[str, str], patience: Patience) -> RealClient:
@@ -100,9 +101,19 @@ class Traffic:
         call = self._recorder.begin(name, operation, now_s, deadline_s)
         outcome = await client.execute(operation)
         self._recorder.end(call, outcome, self._now_s())
+        if outcome.ack is not None:
+            self.acknowledged = call, outcome.ack
         return outcome
 
 
 def _patient(wait_s: float) -> Patience:
     """The patience of a client that waits for a site through its longest pause."""
     return Patience(wait_s, attempt_timeout_s=wait_s, probe_timeout_s=wait_s, retry_first_s=0.5, retry_max_s=1.0)
+
+
+def served(history: History) -> list[Call]:
+    """The calls of clients that follow the active, without the harness's own at the beginning and at the end."""
+    return [
+        call for call in history.calls
+        if call.outcome is not None and not call.process.startswith(STUBBORN) and call.process not in (MAKER, READER)
+    ]

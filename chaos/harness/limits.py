@@ -1,0 +1,36 @@
+"""The figures that a run on real processes is held to: how long what is true, or was, may be said at most."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from chaos.fault_lines import Fault
+from chaos.harness.faults.disks import KINDS as DISKS
+from chaos.harness.faults.links import CUTTING, LINGERING, links_of
+from chaos.harness.honesty.lacking import HEARD_SLACK_S, RISK_SLACK_S
+from chaos.harness.honesty.needless import TRIM_SLACK_S
+from chaos.harness.pair.recovery import WITHIN_S
+from chaos.history.history import Limits
+
+START_S = 180.0
+ANSWER_SLACK_S = 2.0  # this machine is shared, and so is the loop of the clients
+TRAVEL_S = 1.0  # an answer's way through the proxy and that loop, when nothing is done to its link
+MODE_SLACK_S = 4.0
+_OF_DISKS = frozenset(kind.name for kind in DISKS)
+
+
+def limits_of(faults: Sequence[Fault]) -> Limits:
+    """The limits of a run with these faults."""
+    onto_clients = [
+        fault.for_s for fault in faults
+        if fault.kind in LINGERING and any(link.startswith("c") for link in links_of(fault))
+    ]
+    stopped = [
+        fault.for_s for fault in faults
+        if fault.kind in ("pause", *CUTTING) or (fault.kind in _OF_DISKS and fault.how.partition("/")[0] == "disk")
+    ]  # a site acts on the register's value once it has made it durable
+    return Limits(
+        answer_slack_s=ANSWER_SLACK_S, recovery_s=WITHIN_S, travel_slack_s=TRAVEL_S + max(onto_clients, default=0.0),
+        mode_slack_s=MODE_SLACK_S + max(stopped, default=0.0), risk_slack_s=RISK_SLACK_S, heard_slack_s=HEARD_SLACK_S,
+        trim_slack_s=TRIM_SLACK_S,
+    )

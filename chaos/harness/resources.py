@@ -1,0 +1,74 @@
+"""The gateways of an idle pair hold no more at the end than at the beginning, but for what was seen to grow.
+
+What always holds: both looks are at a pair that is whole and idle, with nobody connected but the harness; the last one waits
+until what is under way has ended. Memory is judged of a process that has lived long enough to have warmed up, and of no other.
+Source: bounds measured on 2026-11-24, docs/decisions/2026-11-24-what-a-site-says-and-holds.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import median
+
+from chaos.checkers.violation import Violation
+from chaos.harness.pair.footprint import DELETED, LOG, OTHER, SOCKET, STORAGE, Footprint
+from chaos.harness.pair.samples import Sample
+from chaos.harness.pair.sites import SEGMENT_BYTES
+
+NAME, MEMORY = "resources", "memory"
+MORE: Mapping[str, int] = {OTHER: 0, DELETED: 0, SOCKET: 2}  # than at the beginning: the sites keep some to each other
+MOST: Mapping[str, int] = {LOG: 4, STORAGE: 60}  # of kinds that grow and shrink with the data
+MORE_THREADS = 6  # pools of threads grow to their limit as work comes
+WAL_BYTES_MAX = 2 * SEGMENT_BYTES
+DFS_BYTES_MAX = 2 * SEGMENT_BYTES
+WARM_S, LIFE_S, ABOUT_S = 60.0, 120.0, 10.0  # from here on a process is warm; it is judged from this age on; of so much time
+MEMORY_SHARE_MAX, MEMORY_BYTES_MAX = 0.10, 16 << 20
+
+
+def excess(before: Sequence[Sample], after: Sequence[Sample]) -> list[str]:
+    """Sentences of what is too much. `before`, `after`: one look at each site; the roles may have changed."""
+    first = [sample.held for sample in before if sample.held is not None]
+    return [
+        f"site {sample.site} ({sample.role}) holds {told}" for sample in after if sample.held is not None
+        for told in _too_much(first, sample.held)
+    ]
+
+
+def _too_much(first: Sequence[Footprint], held: Footprint) -> Iterator[str]:
+    for kind, more in MORE.items():
+        had, has = max(each.open_files.get(kind, 0) for each in first), held.open_files.get(kind, 0)
+        if has > had + more:
+            yield f"{has} descriptors of {kind}, and {had} at the beginning"
+    for kind, most in MOST.items():
+        if held.open_files.get(kind, 0) > most:
+            yield f"{held.open_files[kind]} descriptors of {kind}, more than {most}"
+    threads = max(each.threads for each in first)
+    if held.threads > threads + MORE_THREADS:
+        yield f"{held.threads} threads, and {threads} at the beginning"
+    for what, size, most in (("in its WAL", held.wal_bytes, WAL_BYTES_MAX), ("on its DFS", held.dfs_bytes, DFS_BYTES_MAX)):
+        if size > most:
+            yield f"{size:,} bytes {what}, more than {most:,}"
+
+
+def memory(samples: Sequence[Sample]) -> tuple[list[Violation], int]:
+    """Compares what each process that lived long enough held once it was warm and at its end; and counts them."""
+    lives: dict[tuple[str, int, int], list[tuple[float, int]]] = {}
+    for sample in samples:
+        if sample.held is not None:
+            life = sample.site, sample.held.pid, sample.held.begun
+            lives.setdefault(life, []).append((sample.at_s, sample.held.memory_bytes))
+    found, judged = [], 0
+    for (site, _, _), held in lives.items():
+        begun_s, ended_s = held[0][0], held[-1][0]
+        if ended_s - begun_s < LIFE_S:
+            continue
+        judged += 1
+        warm = median(size for at_s, size in held if begun_s + WARM_S <= at_s <= begun_s + WARM_S + ABOUT_S)
+        last = median(size for at_s, size in held if at_s >= ended_s - ABOUT_S)
+        if last > warm * (1 + MEMORY_SHARE_MAX) + MEMORY_BYTES_MAX:
+            sentence = (
+                f"The gateway of site {site} held {warm / (1 << 20):.0f} MiB {WARM_S:.0f} s after its start, and"
+                f" {last / (1 << 20):.0f} MiB {ended_s - begun_s:.0f} s after it."
+            )
+            found.append(Violation("I6", MEMORY, sentence, (), (begun_s + WARM_S, ended_s)))
+    return found, judged

@@ -1,0 +1,54 @@
+"""Idle gateways are compared with the beginning, and a process that lives long with itself when it was warm."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from chaos.harness.pair.footprint import LOG, OTHER, SOCKET, STORAGE, Footprint
+from chaos.harness.pair.samples import Sample
+from chaos.harness.resources import LIFE_S, MORE, MORE_THREADS, MOST, WAL_BYTES_MAX, excess, memory
+
+HELD = Footprint(10, 1, 100 << 20, 14, {OTHER: 18, SOCKET: 7, STORAGE: 8}, wal_bytes=1000, dfs_bytes=1000)
+BEFORE = [Sample("a", 1.0, "ACTIVE", held=HELD), Sample("b", 1.0, "STANDBY", held=HELD)]
+
+
+def of(held: Footprint) -> list[str]:
+    return excess(BEFORE, [BEFORE[0], Sample("b", 9.0, "ACTIVE", held=held)])
+
+
+def test_one_descriptor_more_than_at_the_beginning_is_too_much() -> None:
+    assert not of(HELD)
+    assert MORE[OTHER] == 0
+    assert of(replace(HELD, open_files={**HELD.open_files, OTHER: 19})) == [
+        "site b (ACTIVE) holds 19 descriptors of others, and 18 at the beginning",
+    ]
+
+
+def test_files_of_logs_and_of_the_storage_come_and_go_up_to_a_bound() -> None:
+    assert not of(replace(HELD, open_files={**HELD.open_files, LOG: MOST[LOG], STORAGE: MOST[STORAGE]}))
+    assert len(of(replace(HELD, open_files={**HELD.open_files, LOG: MOST[LOG] + 1, STORAGE: MOST[STORAGE] + 1}))) == 2
+
+
+def test_threads_and_files_have_bounds() -> None:
+    assert not of(replace(HELD, threads=HELD.threads + MORE_THREADS, wal_bytes=WAL_BYTES_MAX))
+    assert of(replace(HELD, threads=HELD.threads + MORE_THREADS + 1, wal_bytes=WAL_BYTES_MAX + 1)) == [
+        "site b (ACTIVE) holds 21 threads, and 14 at the beginning",
+        f"site b (ACTIVE) holds {WAL_BYTES_MAX + 1:,} bytes in its WAL, more than {WAL_BYTES_MAX:,}",
+    ]
+
+
+def life(mib: list[tuple[float, int]], pid: int = 10) -> list[Sample]:
+    return [Sample("a", at_s, "ACTIVE", held=replace(HELD, pid=pid, memory_bytes=size << 20)) for at_s, size in mib]
+
+
+def test_memory_that_grows_when_the_process_is_warm_is_found() -> None:
+    steady = [(float(at_s), 150 if at_s > 30 else 90) for at_s in range(int(LIFE_S) + 1)]
+    assert memory(life(steady)) == ([], 1)
+    growing = [(at_s, int(100 + at_s)) for at_s, _ in steady]
+    assert "held 165 MiB 60 s after its start, and 215 MiB 120 s after it" in memory(life(growing))[0][0].sentence
+
+
+def test_a_process_that_lived_for_a_short_time_is_not_judged() -> None:
+    growing = [(float(at_s), 100 + 10 * at_s) for at_s in range(int(LIFE_S) - 1)]
+    later = [(LIFE_S + at_s, size) for at_s, size in growing]
+    assert memory([*life(growing), *life(later, pid=11)]) == ([], 0), "two lives are not one"
