@@ -54,7 +54,7 @@ async def _believe(
 BUGS = (
     HarnessBug(
         "ignore-crc", "Frames of a log are read whatever their CRC says.", "I7", "bits-turned-wal",
-        ("reported", "convergence", "acknowledged", "linearizable", "phantom", "processes", "prefix"),
+        ("reported", "convergence", "acknowledged", "linearizable", "phantom", "processes", "prefix", "stuck"),
         ((storage.log.frame, "crc32c", _Unlooked),),
     ),
     HarnessBug(
@@ -64,7 +64,7 @@ BUGS = (
     ),
     HarnessBug(
         "believes-an-older-register", "A site acts on whatever the register says, also where it has met a newer value.", "P2",
-        "register-restored", ("one_active", "acknowledged", "linearizable", "status", "invariants"),
+        "register-restored", ("one_active", "acknowledged", "linearizable", "status", "invariants", "stuck"),
         ((RememberingCoordinator, "_judged", _believe),),
     ),
 )

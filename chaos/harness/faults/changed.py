@@ -81,7 +81,10 @@ class Otherwise:
         site = self.stage.site(self.fault.target)
         if site is None:
             return NO_ACTIVE
-        return f"site {site} is paused" if self.stage.sites.lives[site].paused else ""
+        life = self.stage.sites.lives[site]
+        if life.config is not None or (life.tree is not None and self.fault.at_s > 0):
+            return f"site {site} is started otherwise already"
+        return f"site {site} is paused" if life.paused else ""
 
     async def inject(self) -> str:
         self.site = str(self.stage.site(self.fault.target))

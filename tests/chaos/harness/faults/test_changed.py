@@ -63,6 +63,8 @@ async def test_the_wrong_file_lies_beside_the_right_one_and_goes_with_the_fault(
     assert await effect.why_not() == ""
     assert await effect.inject() == "site b refused: refused"
     assert await effect.heal() != ""
+    sites.lives["b"].config = sites.folder / "b/other.toml"
+    assert await effect.why_not() == "site b is started otherwise already"
     wrong = sites.folder / "b/wrong.toml"
     assert sites.started == [(wrong, None), (None, None)]  # type: ignore[attr-defined]
     assert (sites.folder / "b/site.toml").read_text() == right
