@@ -16,7 +16,7 @@ from chaos.fault_lines import Fault, fault_text
 from chaos.harness.incident.found import Found, Remark
 from chaos.harness.incident.lives import lives
 from chaos.harness.incident.outages import outages
-from chaos.harness.incident.sources import Asked, Record
+from chaos.harness.incident.record import Asked, Record
 
 FIRST_S = 3.0  # the clients work for so long before anything happens
 AFTER_S = 10.0  # and so long after the last thing

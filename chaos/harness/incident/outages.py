@@ -14,7 +14,7 @@ import msgspec
 
 from chaos.harness.incident.found import Found, Remark, together
 from chaos.harness.incident.lives import SILENCE_S
-from chaos.harness.incident.sources import Event, Record
+from chaos.harness.incident.record import Event, Record
 
 STALE_S = 1.0  # an error that shows so soon after a change of role, and goes soon, is of before
 PROBE_S = 5.5  # by then a site has asked again, and knows better (gateway/site/supervisor.py)

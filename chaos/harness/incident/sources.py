@@ -17,6 +17,7 @@ from typing import Any
 
 import msgspec
 
+from chaos.harness.incident.record import Asked, Event, Record
 from switchover.operations.document import Operation
 from switchover.operations.sql_journal import SqlJournal
 from twinlog.errors import InvalidInput, TwinlogError, words
@@ -27,44 +28,6 @@ OPERATIONS_MAX = 10_000
 _SQLITE = b"SQLite format 3\0"
 _STARTED = "Started server process"
 _OWN_WORDS = ("serving", "role", "serves")  # of which `site` names the writer
-
-
-class Event(msgspec.Struct, frozen=True):
-    """A line of a log. `at_s`: seconds since 1970, by that site's clock. `name`: `started` for the begin of a process, else as
-    the gateway has it. `source`: file, line and time."""
-
-    at_s: float
-    site: str
-    name: str
-    fields: dict[str, Any]
-    source: str
-
-
-class Asked(msgspec.Struct, frozen=True):
-    """Somebody asked for something at `site`. `event`: started, resumed or abort asked. `ended`: how the operation ended."""
-
-    at_s: float
-    site: str
-    kind: str
-    to: str | None
-    actor: str
-    event: str
-    ended: str
-    loses: bool
-    source: str
-
-    @property
-    def by_itself(self) -> bool:
-        """The site began it without anybody who asked."""
-        return self.actor.startswith("site ")
-
-
-class Record(msgspec.Struct, frozen=True):
-    """All that was read, each in the order of time. `unread`: lines that are no events."""
-
-    events: list[Event]
-    asked: list[Asked]
-    unread: int
 
 
 def read(given: Sequence[tuple[str, Path]]) -> Record:

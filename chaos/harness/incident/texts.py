@@ -1,7 +1,6 @@
 """The two texts of an incident: a plan of the harness, and one of the simulator.
 
 What always holds: each is read back by its own parser before it is given out, so that a plan that was written can be run.
-This module is pure.
 """
 
 from __future__ import annotations
