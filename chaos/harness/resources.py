@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 
 from chaos.checkers.violation import Violation
-from chaos.harness.pair.footprint import DELETED, LOG, OTHER, SOCKET, STORAGE, Footprint
+from chaos.harness.pair.files.footprint import DELETED, LOG, OTHER, SOCKET, STORAGE, Footprint
 from chaos.harness.pair.samples import Sample
 from chaos.harness.pair.sites import SEGMENT_BYTES
 

@@ -29,13 +29,13 @@ from chaos.harness.limits import START_S, limits_of
 from chaos.harness.nemesis import Nemesis, Span
 from chaos.harness.pair.acts import Acts
 from chaos.harness.pair.commands import Commands, Typed
+from chaos.harness.pair.files.stored import read_site, without_marks
 from chaos.harness.pair.health import Health
 from chaos.harness.pair.links import Links
 from chaos.harness.pair.parts import PLAIN, Parts
 from chaos.harness.pair.recovery import WITHIN_S, Recovery
 from chaos.harness.pair.samples import Sample, Sampler
 from chaos.harness.pair.sites import SITES, RealSites
-from chaos.harness.pair.stored import read_site, without_marks
 from chaos.harness.pair.two_registers import watch_of
 from chaos.harness.plan import HarnessPlan
 from chaos.harness.promises import Verdict, judge

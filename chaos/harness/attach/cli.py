@@ -90,7 +90,7 @@ def main(given: list[str]) -> int:
         sys.stderr.write(f"{error.message}\n")
         return 2
     except TwinlogError as error:
-        sys.stderr.write(f"the harness could not continue: {error.message}\n")
+        sys.stderr.write(f"the run could not begin: {error.message}\n")
         return 3
     again = f"python -m chaos attach --config {chosen.config} --plan {folder / 'plan.txt'}"
     show(console, run, keep(run, "attached", folder, again + (f" --toxiproxy {chosen.toxiproxy}" if server else "")))

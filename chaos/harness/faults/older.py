@@ -19,7 +19,7 @@ from tempfile import mkdtemp
 
 from chaos.fault_lines import Fault
 from chaos.harness.faults.kind import NO_ACTIVE, SITE_TARGETS, Kind, Stage
-from chaos.harness.pair.copies import COORDINATOR, copied, exchanged, put_back
+from chaos.harness.pair.files.copies import COORDINATOR, copied, exchanged, put_back
 from chaos.harness.pair.sites import SITES, RealSites
 
 LOST = "lost"  # `how` of coordinator-back: nobody has the newest database any more

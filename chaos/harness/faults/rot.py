@@ -17,8 +17,8 @@ from random import Random
 
 from chaos.fault_lines import Fault, fault_text
 from chaos.harness.faults.kind import NO_ACTIVE, SITE_TARGETS, Kind, Stage
+from chaos.harness.pair.files.spoiled import LOOK_BYTES, Damage
 from chaos.harness.pair.sites import OTHER, SITES
-from chaos.harness.pair.spoiled import LOOK_BYTES, Damage
 from chaos.log_damage import provable
 from twinlog.errors import InvalidInput
 

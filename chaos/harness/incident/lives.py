@@ -16,7 +16,7 @@ from chaos.harness.incident.record import Asked, Event, Record
 
 SILENCE_S = 5.0  # a standby speaks of a silent active after so long (gateway/site/serving_judgement.py)
 BEFORE_S = 2.0  # of what somebody typed because of it, when nothing else says when it began
-AWAKE_S = 3.0  # an active that runs, and another one opens: by then it has said that it serves nobody
+AWAKE_S = 1.5  # behind the opening of another one, which waits for its lease: by then an active that runs has said so
 _OTHER = {"a": "b", "b": "a"}
 
 
@@ -49,23 +49,19 @@ def _ends(site: str, events: Sequence[Event], record: Record) -> list[Found]:
 
 def _ended_s(site: str, last: Event, start: Event, record: Record) -> tuple[float, str]:
     """Returns when it ended, and who says so."""
-    said = [
-        (each.at_s - SILENCE_S * (each.fields.get("about") == "active"), f"by then: {each.source}")
-        for each in _complaints(site, record)
-    ]
-    said += [(each.at_s - BEFORE_S, f"before {each.source}") for each in record.asked if _because_of(site, each)]
-    within = sorted(each for each in said if last.at_s < each[0] < start.at_s)
+    within = [each for each in _said_of(site, record) if last.at_s < each[0] < start.at_s]
     if within:
-        return within[0]
+        return min(within)
     return max(last.at_s, start.at_s - BEFORE_S), "nobody says when it ended: shortly before its start, by assumption"
 
 
-def _complaints(site: str, record: Record) -> list[Event]:
-    """Events of the other site about this one's silence."""
-    return [
-        each for each in record.events
+def _said_of(site: str, record: Record) -> list[tuple[float, str]]:
+    """The moments by which others knew that this site did not answer, and what says so."""
+    said = [
+        (each.at_s - SILENCE_S * (each.fields["about"] == "active"), f"by then: {each.source}") for each in record.events
         if each.site != site and each.name == "trouble" and each.fields.get("about") in ("peer", "way", "active")
     ]
+    return said + [(each.at_s - BEFORE_S, f"before {each.source}") for each in record.asked if _because_of(site, each)]
 
 
 def _because_of(site: str, asked: Asked) -> bool:
@@ -99,11 +95,10 @@ def _stopped(record: Record, ends: Sequence[Found]) -> list[Found]:
             ended = any(each.target == site and each.overlaps(before.at_s, after.at_s) for each in ends)
             if ended or after.at_s - opening.at_s < AWAKE_S or not _was_active(site, opening.at_s, record):
                 continue
-            because = [each for each in record.asked if _because_of(site, each) and before.at_s < each.at_s < opening.at_s]
-            from_s = max(before.at_s, (because[-1].at_s if because else opening.at_s) - BEFORE_S)
+            said = [each for each in _said_of(site, record) if before.at_s < each[0] < opening.at_s]
+            from_s, why = min(said, default=(max(before.at_s, opening.at_s - BEFORE_S), "nobody says when it began"))
             sources = (
-                f"it is silent from {before.source}", f"while the other site opens: {opening.source}",
-                f"to {after.source}; when it began is an assumption",
+                f"it is silent from {before.source}", why, f"while the other site opens: {opening.source}", f"to {after.source}"
             )
             found.append(Found(from_s, "pause", site, sources, after.at_s))
     return found

@@ -1,5 +1,6 @@
-"""The record of an incident: what happened at the sites, and what was asked of them, each with its place and time.
+"""The record of an incident: lines of logs, and what somebody asked for, as sources.py reads them.
 
+What always holds: each names its place, so that every line of a plan can.
 This module is pure.
 """
 

@@ -15,9 +15,9 @@ from tempfile import mkdtemp
 from typing import Any
 
 from chaos.harness.pair.commands import Commands
-from chaos.harness.pair.copies import COORDINATOR, exchanged, put_back
+from chaos.harness.pair.files.copies import COORDINATOR, exchanged, put_back
+from chaos.harness.pair.files.spoiled import Damage
 from chaos.harness.pair.sites import OTHER, SITES, RealSites
-from chaos.harness.pair.spoiled import Damage
 from twinlog.errors import Unavailable
 
 HOLDERS = "`cursors/holders.json` ... delete it, start the gateway"

@@ -13,8 +13,8 @@ from typing import Any
 
 import msgspec
 
-from chaos.harness.pair.footprint import Footprint, footprint
-from chaos.harness.pair.remote_copy import RemoteCopy, remote_copy
+from chaos.harness.pair.files.footprint import Footprint, footprint
+from chaos.harness.pair.files.remote_copy import RemoteCopy, remote_copy
 from chaos.harness.pair.sites import SITES, RealSites
 from chaos.history.history import Ack
 from chaos.history.lines import Line, ReceiptLine

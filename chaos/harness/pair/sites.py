@@ -23,9 +23,9 @@ import msgspec
 from chaos.harness.pair.asked import OTHER as OTHER
 from chaos.harness.pair.asked import SITES as SITES
 from chaos.harness.pair.asked import AskedSites
+from chaos.harness.pair.files.spoiled import Spoiled
 from chaos.harness.pair.parts import GATEWAY_LINKS, PLAIN, Parts
 from chaos.harness.pair.servers.servers import Servers
-from chaos.harness.pair.spoiled import Spoiled
 from chaos.servers.ports import free_ports
 from gateway.demo.child import start_child
 from gateway.demo.files import write_files

@@ -12,7 +12,7 @@ from itertools import pairwise
 import msgspec
 
 from chaos.harness.nemesis import Span
-from chaos.harness.pair.footprint import Footprint
+from chaos.harness.pair.files.footprint import Footprint
 from chaos.harness.pair.samples import Sample
 from chaos.harness.pair.sites import SITES
 from chaos.harness.traffic.clients import served

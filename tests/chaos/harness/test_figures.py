@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from chaos.checkers.violation import Violation
 from chaos.harness.nemesis import Span
-from chaos.harness.pair.footprint import OTHER, Footprint
+from chaos.harness.pair.files.footprint import OTHER, Footprint
 from chaos.harness.pair.samples import Sample
 from chaos.harness.plan import HarnessPlan
 from chaos.harness.promises import HELD, NOT_CHECKED, VIOLATED, Verdict

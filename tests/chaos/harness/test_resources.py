@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from chaos.harness.pair.footprint import LOG, OTHER, SOCKET, STORAGE, Footprint
+from chaos.harness.pair.files.footprint import LOG, OTHER, SOCKET, STORAGE, Footprint
 from chaos.harness.pair.samples import Sample
 from chaos.harness.resources import LIFE_S, MORE, MORE_THREADS, MOST, WAL_BYTES_MAX, excess, memory
 

@@ -12,7 +12,7 @@ from chaos.fault_lines import Fault
 from chaos.harness.faults.kind import Stage
 from chaos.harness.faults.older import CoordinatorBack
 from chaos.harness.faults.registry import BY_NAME, effect_of
-from chaos.harness.pair.copies import COORDINATOR
+from chaos.harness.pair.files.copies import COORDINATOR
 from chaos.harness.pair.sites import RealSites
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from chaos.checkers import CHECKERS
 from chaos.harness.honesty.known import Known
 from chaos.harness.honesty.lacking import HEARD_SLACK_S, RISK_SLACK_S, Lacking
-from chaos.harness.pair.remote_copy import RemoteCopy
+from chaos.harness.pair.files.remote_copy import RemoteCopy
 from chaos.harness.pair.samples import Sample
 from chaos.history.history import Copies, Limits, Opened, Quarantine, history_of
 from chaos.history.lines import RiskLook

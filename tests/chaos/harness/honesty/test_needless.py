@@ -6,7 +6,7 @@ from chaos.checkers import CHECKERS
 from chaos.harness.honesty.known import Known
 from chaos.harness.honesty.needless import TRIM_SLACK_S, looks
 from chaos.harness.nemesis import Span
-from chaos.harness.pair.remote_copy import RemoteCopy
+from chaos.harness.pair.files.remote_copy import RemoteCopy
 from chaos.harness.pair.samples import Sample
 from chaos.history.history import Limits, Moment, Opened, history_of
 

@@ -10,9 +10,9 @@ import pytest
 from chaos.harness.pair import acts
 from chaos.harness.pair.acts import Acts
 from chaos.harness.pair.commands import Typed
-from chaos.harness.pair.copies import COORDINATOR
+from chaos.harness.pair.files.copies import COORDINATOR
+from chaos.harness.pair.files.spoiled import Damage
 from chaos.harness.pair.sites import RealSites
-from chaos.harness.pair.spoiled import Damage
 
 HANDBOOK = Path(__file__).resolve().parents[4] / "docs" / "operations.md"
 

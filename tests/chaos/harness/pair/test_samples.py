@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from chaos.harness.pair.footprint import DELETED, LOG, OTHER, SOCKET, STORAGE, bytes_below, footprint
-from chaos.harness.pair.remote_copy import RemoteCopy
+from chaos.harness.pair.files.footprint import DELETED, LOG, OTHER, SOCKET, STORAGE, bytes_below, footprint
+from chaos.harness.pair.files.remote_copy import RemoteCopy
 from chaos.harness.pair.samples import contradictions, sample_of
 
 DOCUMENT: dict[str, Any] = {

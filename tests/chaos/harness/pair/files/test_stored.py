@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from chaos.harness.pair.stored import without_marks
+from chaos.harness.pair.files.stored import without_marks
 from chaos.history.history import Dump
 from storage.log.frame import Frame, make_frame
 from storage.log.record import Record, RecordKind

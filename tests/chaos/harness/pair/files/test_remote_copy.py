@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from chaos.harness.pair.remote_copy import RemoteCopy, remote_copy
+from chaos.harness.pair.files.remote_copy import RemoteCopy, remote_copy
 from storage.log.frame import Frame, make_frame
 from storage.log.record import Record, RecordKind
 from storage.log.segment import SegmentHeader, encode_frames, encode_header, remote_name, wal_name
