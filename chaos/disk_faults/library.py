@@ -1,4 +1,5 @@
-"""The library that stands between a process and its files: interposed.c, compiled once by this machine's C compiler.
+"""A library that stands between a process and libc, as the interposed.c of this package does: compiled once, by this machine's
+C compiler.
 
 What always holds: a library in the cache was made from exactly the source that stands here (its name has the source's digest),
 and enters the cache whole or not at all.
@@ -24,25 +25,30 @@ _INSTALL = "install one (Debian, Ubuntu: apt-get install gcc libc6-dev), and hav
 
 
 def library() -> Path:
-    """Its path, built unless it is there. Raises ConfigError that says what to install."""
+    """As `compiled`, of this package's source."""
+    return compiled(SOURCE, "disk-faults")
+
+
+def compiled(source: Path, name: str) -> Path:
+    """The path of the library `name`, built unless it is there. Raises ConfigError that says what to install."""
     if sys.platform != "linux":
-        raise ConfigError(f"faults of files need Linux, whose loader takes LD_PRELOAD; this is {sys.platform}")
-    target = cache_folder() / f"disk-faults-{hashlib.sha256(SOURCE.read_bytes()).hexdigest()[:16]}.so"
+        raise ConfigError(f"{name} need Linux, whose loader takes LD_PRELOAD; this is {sys.platform}")
+    target = cache_folder() / f"{name}-{hashlib.sha256(source.read_bytes()).hexdigest()[:16]}.so"
     if target.exists():
         return target
     compiler = shutil.which("gcc")
     if compiler is None:
-        raise ConfigError(f"faults of files need a C compiler, and there is no `gcc`: {_INSTALL}")
+        raise ConfigError(f"{name} need a C compiler, and there is no `gcc`: {_INSTALL}")
     target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".disk-faults-") as folder:
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{name}-") as folder:
         made = Path(folder) / "made.so"
-        command = [compiler, *_OPTIONS, "-o", str(made), str(SOURCE), "-ldl"]
+        command = [compiler, *_OPTIONS, "-o", str(made), str(source), "-ldl"]
         try:
             built = subprocess.run(command, capture_output=True, text=True, timeout=BUILD_DEADLINE_S, check=False)
         except subprocess.TimeoutExpired:
-            raise ConfigError(f"{compiler} did not compile {SOURCE.name} within {BUILD_DEADLINE_S:.0f} s") from None
+            raise ConfigError(f"{compiler} did not compile {source.name} within {BUILD_DEADLINE_S:.0f} s") from None
         if built.returncode:
             told = built.stderr.strip()[-800:]
-            raise ConfigError(f"{compiler} does not compile {SOURCE.name} (needs glibc's headers, libc6-dev): {told}")
+            raise ConfigError(f"{compiler} does not compile {source.name} (needs glibc's headers, libc6-dev): {told}")
         made.replace(target)
     return target

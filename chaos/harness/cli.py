@@ -29,6 +29,7 @@ from chaos.harness.promises import NOT_CHECKED, VIOLATED
 from chaos.harness.report.kept import keep, read_back, tidy
 from chaos.harness.report.summary import Line, line_of, summary, write_summary
 from chaos.harness.run import Harness, Run
+from chaos.harness.steps.families import FAMILIES, RATE, SECONDS
 from chaos.harness.traffic.workloads import WORKLOADS
 from chaos.servers import toxiproxy
 from chaos.servers.janitor import employ
@@ -44,7 +45,7 @@ def arguments(given: list[str]) -> argparse.Namespace:
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("list", help="the scenarios, workloads, kinds of faults, and planted bugs")
     run = commands.add_parser("run", help="scenarios one after the other, and their reports")
-    run.add_argument("scenario", nargs="+", help="a name that `list` shows, the file of a plan, or `all`")
+    run.add_argument("scenario", nargs="+", help="a name that `list` shows, the file of a plan, or `all` (of the scenarios)")
     run.add_argument("--minutes", type=float, help="go through the faults again until so long (default: once)")
     run.add_argument("--seed", type=int, help="of what clients ask (default: the plan's)")
     run.add_argument("--out", type=Path, help="a new folder for the reports (default: out/chaos/TIME)")
@@ -104,7 +105,7 @@ def _run(console: Console, chosen: argparse.Namespace) -> int:
         run = asyncio.run(Harness(course.plan, own, rounds=course.rounds, bug=course.bug, say=console.print).execute())
         _show(console, run, keep(run, course.name, own))
         lines.append(line_of(course.name, run))
-        if is_soak:
+        if is_soak or course.family:
             tidy(own, keep_all=bool(run.violations))
         if not alone:
             write_summary(folder, lines)
@@ -120,6 +121,7 @@ class Course:
     plan: HarnessPlan
     rounds: int = 1
     bug: str = ""
+    family: str = ""
 
 
 def _courses(chosen: argparse.Namespace) -> Iterator[Course]:
@@ -127,10 +129,20 @@ def _courses(chosen: argparse.Namespace) -> Iterator[Course]:
         yield Course(*read_back(chosen.report))
         return
     for scenario in scenarios() if chosen.scenario == ["all"] else chosen.scenario:
+        if scenario in FAMILIES:
+            yield from _family(scenario, chosen)
+            continue
         name, plan = _plan(scenario)
         plan = plan if chosen.seed is None else replace(plan, seed=chosen.seed)
         rounds = 1 if chosen.minutes is None else max(1, round(chosen.minutes * 60 / plan.seconds))
         yield Course(name, plan, rounds, chosen.bug)
+
+
+def _family(name: str, chosen: argparse.Namespace) -> Iterator[Course]:
+    about, shorts = FAMILIES[name]
+    for short in shorts():
+        plan = HarnessPlan(f"{about} {short.name}", chosen.seed or 0, rate=RATE, seconds=SECONDS, faults=short.faults)
+        yield Course(short.name, plan, bug=chosen.bug, family=name)
 
 
 def _legs(chosen: argparse.Namespace) -> Iterator[Course]:
@@ -147,6 +159,7 @@ def _plan(scenario: str) -> tuple[str, HarnessPlan]:
         source = path.read_text(encoding="utf-8")
     except OSError as error:
         known = ", ".join(scenarios())
+        known += f"; families: {', '.join(FAMILIES)}"
         raise InvalidInput(f"{scenario} is no scenario ({known}), and no file that can be read: {words(error)}") from error
     return path.stem, parse(source)
 
@@ -178,6 +191,11 @@ def _list(console: Console) -> None:
         plan = parse(path.read_text(encoding="utf-8"))
         table.add_row(name, plan.workload, f"{plan.seconds:g}", plan.about)
     console.print(table)
+    families = Table("family", "runs", "what happens in each", box=None, pad_edge=False)
+    for name, (about, shorts) in FAMILIES.items():
+        families.add_row(name, str(len(list(shorts()))), about)
+    console.print()
+    console.print(families)
     console.print(f"\nworkloads: {', '.join(WORKLOADS)}\n")
     kinds = Table("fault or command", "targets", "what it does", box=None, pad_edge=False)
     for kind in KINDS:

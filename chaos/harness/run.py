@@ -16,13 +16,14 @@ from pathlib import Path
 from random import Random
 
 from chaos.checkers.violation import Violation
+from chaos.clock_faults.control import ClockFaults
 from chaos.disk_faults.control import DiskFaults
 from chaos.harness import status
 from chaos.harness.epochs import with_epochs
 from chaos.harness.faults.files import BrokenFiles
 from chaos.harness.faults.kind import Stage
 from chaos.harness.faults.links import CUTTING, LINGERING, links_of
-from chaos.harness.faults.registry import need_the_library
+from chaos.harness.faults.registry import need_clocks, need_steps, need_the_library
 from chaos.harness.nemesis import Nemesis, Span
 from chaos.harness.pair.commands import Commands, Typed
 from chaos.harness.pair.health import Health
@@ -35,6 +36,7 @@ from chaos.harness.pair.stored import read_site, without_marks
 from chaos.harness.plan import HarnessPlan
 from chaos.harness.promises import Verdict, judge
 from chaos.harness.status import Said
+from chaos.harness.steps.table import TrapTable
 from chaos.harness.traffic.clients import Traffic
 from chaos.harness.traffic.workloads import WORKLOADS
 from chaos.history.history import History, Limits, Moment, Recorder
@@ -49,6 +51,14 @@ ANSWER_SLACK_S = 2.0  # this machine is shared, and so is the loop of the client
 TRAVEL_S = 1.0  # an answer's way through the proxy and that loop, when nothing is done to its link
 MODE_SLACK_S = 4.0
 RECEIPTS_MAX = 1000
+STOPPING = ("pause", "pause-at", "wait-at")
+
+
+def with_libraries(*attached: DiskFaults | ClockFaults) -> dict[str, str]:
+    """The environment of a process between which and libc all of them stand."""
+    found = [dict(each.environ()) for each in attached]
+    libraries = ":".join(each["LD_PRELOAD"] for each in found)
+    return {**{name: value for each in found for name, value in each.items()}, **({"LD_PRELOAD": libraries} if found else {})}
 
 
 @dataclass(frozen=True)
@@ -81,7 +91,9 @@ class Harness:
         self.recorder = Recorder()
         faulty = need_the_library(plan.faults)
         self.files = BrokenFiles(folder, DiskFaults(folder / "disk-faults")) if faulty else None
-        self.sites = RealSites(folder, bug, self.files.faults.environ() if self.files else {})
+        traps = {site: TrapTable(folder / f"traps-{site}", new=True) for site in SITES} if need_steps(plan.faults) else {}
+        self.clocks = {site: ClockFaults(folder / f"clocks-{site}") for site in SITES} if need_clocks(plan.faults) else {}
+        self.sites = RealSites(folder, bug, {site: with_libraries(*self._attached(site)) for site in SITES}, traps)
         self.server = Toxiproxy(folder / "toxiproxy")
         self.links = Links(self.server, self.sites.upstream, self.sites.links)
         self.register = RegisterWatch(folder / "coordinator.db", self.now_s, self.recorder.note)
@@ -90,7 +102,8 @@ class Harness:
         self.recovery = Recovery(self.sites, self.commands, self.now_s, self.note)
         self.health = Health(self.sites, self.now_s)
         self.nemesis = Nemesis(
-            Stage(self.sites, self.links, self.commands, lambda: self.register.active, self.files), self.now_s, self.note
+            Stage(self.sites, self.links, self.commands, lambda: self.register.active, self.files, self.clocks), self.now_s,
+            self.note,
         )
         self.workload = WORKLOADS[plan.workload](Random(f"{plan.seed} workload"))
         self.traffic = Traffic(plan, self.workload, self.sites.client_urls, self.recorder, self.now_s)
@@ -102,6 +115,11 @@ class Harness:
         told = f"{self.now_s():8.2f} s  {line}"
         self.notes.append(told)
         self._say(told)
+
+    def _attached(self, site: str) -> list[DiskFaults | ClockFaults]:
+        """What stands between the gateway of this site and libc."""
+        clocks = [self.clocks[site]] if self.clocks else []
+        return [*([self.files.faults] if self.files else []), *clocks]
 
     def broken(self, promise: str, checker: str, sentence: str) -> None:
         self.note(f"BROKEN {promise}: {sentence}")
@@ -136,8 +154,9 @@ class Harness:
             self.sites.start(site)
         if not await self.health.wait_whole(START_S):
             raise Unavailable(f"the pair did not start in {START_S:.0f} s; see {self.sites.folder}/*/site.log")
-        if self.files and not all(self.files.faults.is_attached(self.sites.pid(site) or 0) for site in SITES):
-            raise Unavailable(f"a gateway runs without the library that breaks its disk; see {self.sites.folder}/*/site.log")
+        for site in SITES:
+            if not all(faults.is_attached(self.sites.pid(site) or 0) for faults in self._attached(site)):
+                raise Unavailable(f"a gateway runs without its library; see {self.sites.folder}/{site}/site.log")
         self.note("the pair is open, behind its links")
         await self.traffic.make_tables()
         sampling = asyncio.create_task(self.sampler.keep())
@@ -233,7 +252,7 @@ class Harness:
             fault.for_s for fault in self.plan.faults
             if fault.kind in LINGERING and any(link.startswith("c") for link in links_of(fault))
         ]
-        stopped = [fault.for_s for fault in self.plan.faults if fault.kind in ("pause", *CUTTING)]
+        stopped = [fault.for_s for fault in self.plan.faults if fault.kind in (*STOPPING, *CUTTING)]
         return Limits(
             answer_slack_s=ANSWER_SLACK_S, recovery_s=WITHIN_S, travel_slack_s=TRAVEL_S + max(onto_clients, default=0.0),
             mode_slack_s=MODE_SLACK_S + max(stopped, default=0.0),

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from chaos.harness.bugs.bug import HarnessBug
+from chaos.harness.bugs.steps import BUGS as OF_STEPS
 from chaos.simulate.bugs.logs import _advance_by_local
 from gateway.api.problems import Answer
 from gateway.epoch.commit_rule import CommitCore
@@ -76,5 +77,6 @@ _ALL = (
         "syncs-again", "A sync that failed is tried again on the same descriptor, and its success is believed.", "P1",
         "sync-fails", ("processes",), ((OsLogFile, "_write_and_sync", _sync_again),),
     ),
+    *OF_STEPS,
 )
 BUGS: Mapping[str, HarnessBug] = MappingProxyType({bug.name: bug for bug in _ALL})

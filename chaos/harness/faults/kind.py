@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from chaos.clock_faults.control import ClockFaults
 from chaos.fault_lines import Fault
 from chaos.harness.faults.files import BrokenFiles
 from chaos.harness.pair.commands import Commands
@@ -38,13 +39,14 @@ class Effect(Protocol):
 @dataclass
 class Stage:
     """The things that faults act on. `active`: the site that the register names, None without one. `files`: None where no
-    fault of the plan needs them."""
+    fault of the plan needs them. `clocks`: of each site, likewise."""
 
     sites: RealSites
     links: Links
     commands: Commands
     active: Callable[[], str | None]
     files: BrokenFiles | None = None
+    clocks: Mapping[str, ClockFaults] = field(default_factory=dict)
     toxics: set[tuple[str, str, str]] = field(default_factory=set)  # (link, toxic, stream) in force
 
     def site(self, target: str) -> str | None:

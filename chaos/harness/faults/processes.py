@@ -43,14 +43,19 @@ class OnProcess:
         if self.kind == "pause":
             self.stage.sites.resume(self.chosen)
             return ""
-        try:
-            await asyncio.to_thread(self.stage.sites.start_and_wait, self.chosen)
-        except Unavailable:
-            if self.stage.files is None or not self.stage.files.faults.in_force():
-                raise
-            self.stage.sites.excuse(self.chosen)  # it is started again when all faults are healed
-            return f"site {self.chosen} did not start on a broken disk"
-        return ""
+        return await started_again(self.stage, self.chosen)
+
+
+async def started_again(stage: Stage, site: str) -> str:
+    """Returns why it did not start, where a broken disk is the reason; else an empty text, once it answers."""
+    try:
+        await asyncio.to_thread(stage.sites.start_and_wait, site)
+    except Unavailable:
+        if stage.files is None or not stage.files.faults.in_force():
+            raise
+        stage.sites.excuse(site)  # it is started again when all faults are healed
+        return f"site {site} did not start on a broken disk"
+    return ""
 
 
 def _effect(fault: Fault, stage: Stage) -> OnProcess:

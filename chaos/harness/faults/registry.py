@@ -8,12 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from chaos.fault_lines import Fault
-from chaos.harness.faults import commands, disks, links, processes
+from chaos.harness.faults import clocks, commands, disks, links, processes, steps
 from chaos.harness.faults.kind import Effect, Kind, Stage
 
-KINDS: tuple[Kind, ...] = (*links.KINDS, *processes.KINDS, *disks.KINDS, *commands.KINDS)
+KINDS: tuple[Kind, ...] = (*links.KINDS, *processes.KINDS, *disks.KINDS, *steps.KINDS, *clocks.KINDS, *commands.KINDS)
 BY_NAME: Mapping[str, Kind] = {kind.name: kind for kind in KINDS}
 _BREAK_FILES = frozenset(kind.name for kind in disks.KINDS)
+_OF_CLOCKS = frozenset(kind.name for kind in clocks.KINDS)
+_AT_STEPS = frozenset(kind.name for kind in steps.KINDS)
 
 
 def effect_of(fault: Fault, stage: Stage) -> Effect:
@@ -24,3 +26,13 @@ def effect_of(fault: Fault, stage: Stage) -> Effect:
 def need_the_library(faults: Iterable[Fault]) -> bool:
     """Returns whether both gateways are to start with the library that breaks files."""
     return any(fault.kind in _BREAK_FILES for fault in faults)
+
+
+def need_steps(faults: Iterable[Fault]) -> bool:
+    """Returns whether both gateways are to start with traps at their steps."""
+    return any(fault.kind in _AT_STEPS for fault in faults)
+
+
+def need_clocks(faults: Iterable[Fault]) -> bool:
+    """Returns whether both gateways are to start with the library that stands before their clocks."""
+    return any(fault.kind in _OF_CLOCKS for fault in faults)

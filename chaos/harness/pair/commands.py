@@ -17,6 +17,7 @@ from gateway.demo.servers import child_environ
 
 COMMAND_S = 150.0  # longer than a request for a role change is good for
 TOLD_MAX = 400
+BY_PLAN = "the plan"
 
 
 class Typed(msgspec.Struct, frozen=True):
@@ -45,7 +46,7 @@ class Commands:
         self._config, self._now_s, self._note = config, now_s, note
         self.typed: list[Typed] = []
 
-    async def run(self, verb: str, *words: str, why: str = "the plan") -> Typed:
+    async def run(self, verb: str, *words: str, why: str = BY_PLAN) -> Typed:
         """A command that changes something."""
         self._note(f"$ twinlog {' '.join((verb, *words))}   ({why})")
         typed = await self._execute([verb, *words, "--yes"], why)

@@ -56,7 +56,7 @@ class Sampler:
         if pid is None:
             return Sample(site, at_s, "down")
         memory, files = _resident_bytes(pid), _open_files(pid)
-        if self._sites.lives[site].paused:
+        if self._sites.is_paused(site):
             return Sample(site, at_s, "paused", memory_bytes=memory, open_files=files)
         try:
             document = self._sites.direct.ask(site, "GET", "/v1/cluster")

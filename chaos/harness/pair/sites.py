@@ -14,11 +14,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
 
+from chaos.harness.steps.table import TrapTable
 from chaos.servers.ports import free_ports
 from gateway.demo.child import start_child
 from gateway.demo.files import write_files
@@ -32,6 +34,7 @@ SEGMENT_BYTES = 256 << 10  # small, so that segments come and go within a run
 FLUSH_INTERVAL_S = 2.0  # likewise: what a storage has applied is durable soon, and the logs are trimmed
 START_S = 60.0
 STOP_S = 30.0
+GONE_S = 5.0  # that a process takes to end after its SIGKILL
 POLL_S = 0.01
 
 
@@ -47,10 +50,14 @@ class Lives:
 
 
 class RealSites:
-    """`links`: link -> the port of its proxy. `bug`: a planted one, of every gateway. `environ`: what gateways get besides."""
+    """`links`: link -> the port of its proxy. `bug`: a planted one, of every gateway. `environ`: what the gateway of each
+    site gets besides. `traps`: where faults happen at steps, the table of each site."""
 
-    def __init__(self, folder: Path, bug: str = "", environ: Mapping[str, str] | None = None) -> None:
-        self.folder, self.bug, self._environ = folder, bug, environ or {}
+    def __init__(
+        self, folder: Path, bug: str = "", environ: Mapping[str, Mapping[str, str]] | None = None,
+        traps: Mapping[str, TrapTable] | None = None,
+    ) -> None:
+        self.folder, self.bug, self._environ, self.traps = folder, bug, environ or {}, traps or {}
         ports = free_ports(6)
         self.ports = {"a": ports[0], "b": ports[1]}
         self.links = {"c>a": ports[2], "c>b": ports[3], "a>b": ports[4], "b>a": ports[5]}
@@ -92,12 +99,18 @@ class RealSites:
         if self.is_running(site):
             return
         self._look(site)
-        module = ["chaos.harness.bugs.launch", self.bug] if self.bug else ["twinlog"]
-        command = [sys.executable, "-m", *module, "serve", "--config", str(self.folder / site / "site.toml")]
+        command = [sys.executable, "-m", *self._module(site), "serve", "--config", str(self.folder / site / "site.toml")]
+        environ = {**child_environ(), **self._environ.get(site, {})}
         with (self.folder / site / "site.log").open("ab") as log:
-            life.process = start_child(command, log, folder=self.folder, environ={**child_environ(), **self._environ})
+            life.process = start_child(command, log, folder=self.folder, environ=environ)
         life.paused, life.wanted = False, True
         life.starts += 1
+
+    def _module(self, site: str) -> list[str]:
+        """The product's command, or who runs it with something of the harness in its process."""
+        if self.traps:
+            return ["chaos.harness.steps.launch", str(self.traps[site].path), self.bug]
+        return ["chaos.harness.bugs.launch", self.bug] if self.bug else ["twinlog"]
 
     def start_and_wait(self, site: str) -> None:
         """Returns when it answers. Raises Unavailable when it does not in time."""
@@ -124,6 +137,16 @@ class RealSites:
         """True also while it is paused."""
         process = self.lives[site].process
         return process is not None and process.poll() is None
+
+    def is_paused(self, site: str) -> bool:
+        """True also when it stopped itself."""
+        pid = self.pid(site)
+        if self.lives[site].paused or pid is None:
+            return self.lives[site].paused
+        try:
+            return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+        except OSError:  # it ended meanwhile
+            return False
 
     def pid(self, site: str) -> int | None:
         process = self.lives[site].process
@@ -189,6 +212,15 @@ class RealSites:
     def excuse(self, site: str) -> None:
         """It may have ended: it could not start on what it found."""
         self.lives[site].wanted = False
+
+    def excuse_kill(self, site: str) -> None:
+        """It was made to kill itself, once."""
+        process, killed = self.lives[site].process, (site, -signal.SIGKILL)
+        if killed not in self.died() and process is not None:
+            with suppress(subprocess.TimeoutExpired):  # somebody has started it again, who had seen it dead
+                process.wait(GONE_S)
+        if killed in self.died():
+            self._died.remove(killed)
 
     def _look(self, site: str) -> None:
         life = self.lives[site]
