@@ -58,12 +58,12 @@ class ClockFaults:
 
     @property
     def rate(self) -> float:
-        """How many seconds pass there in one second."""
+        """The seconds that pass there in one second."""
         return float(self._table.rate) / MILLION
 
     @property
     def ahead_s(self) -> float:
-        """How far the wall clock there is ahead of this one."""
+        """The seconds by which the wall clock there is ahead of this one."""
         table, real = self._table, time.clock_gettime_ns(time.CLOCK_BOOTTIME)
         return float(self._shows(real) - real + table.jump) / SECOND
 

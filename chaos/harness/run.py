@@ -117,7 +117,7 @@ class Harness:
         self._say(told)
 
     def _attached(self, site: str) -> list[DiskFaults | ClockFaults]:
-        """What stands between the gateway of this site and libc."""
+        """Returns what stands between the gateway of this site and libc."""
         clocks = [self.clocks[site]] if self.clocks else []
         return [*([self.files.faults] if self.files else []), *clocks]
 

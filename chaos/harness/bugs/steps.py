@@ -1,30 +1,29 @@
-"""Planted bugs that only a fault at a named step, of a clock or of a resource can show."""
+"""Planted bugs that only a fault at a named step, of a clock or of a limit can show."""
 
 from __future__ import annotations
 
 import time
 
-from msgspec.structs import replace
-
 from chaos.harness.bugs.bug import HarnessBug
+from gateway.epoch.commit_rule import CommitMode
+from gateway.epoch.modes import Modes
 from storage.clock import SystemClock
-from switchover.operations.document import Operation
-from switchover.operations.journal import HistoryEntry
-from switchover.operations.sql_journal import SqlJournal
-
-_save = SqlJournal.save
 
 
 def _wall_s(self: SystemClock) -> float:
     return time.time()
 
 
-async def _save_as_done(self: SqlJournal, operation: Operation, entry: HistoryEntry) -> None:
-    """What the process itself knows is right: only one that starts again believes the journal."""
-    if entry.event == "step started":
-        steps = [replace(step, state="done") if step.name == entry.step else step for step in operation.steps]
-        operation = replace(operation, steps=steps)
-    await _save(self, operation, entry)
+async def _degrade_first(self: Modes, *, by_command: bool) -> None:
+    core = self._commit.core
+    if core.mode is CommitMode.ASYNC:
+        return
+    since = min(core.remote, core.committed)
+    remote, self.remote, self._commit.remote = self.remote, None, None
+    self._change(CommitMode.ASYNC)
+    if remote is not None:
+        await remote.close()
+    await self._coordinator.force(lambda state: self._downgraded(state, since))
 
 
 BUGS = (
@@ -33,8 +32,7 @@ BUGS = (
         ("one_active", "linearizable", "status"), ((SystemClock, "monotonic_s", _wall_s),),
     ),
     HarnessBug(
-        "journaled-before", "A step of a plan is journaled as done before it has done its work.", "P1", "at-steps",
-        ("acknowledged", "linearizable", "receipts", "convergence", "workload:sets", "stuck", "processes", "invariants"),
-        ((SqlJournal, "save", _save_as_done),),
+        "degrades-first", "A site acknowledges asynchronously before the register says so, and also when it never does.", "P8",
+        "at-steps", ("honest",), ((Modes, "degrade", _degrade_first),),
     ),
 )

@@ -8,14 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from chaos.fault_lines import Fault
-from chaos.harness.faults import clocks, commands, disks, links, processes, steps
+from chaos.harness.faults import clocks, commands, disks, limits, links, processes, steps
 from chaos.harness.faults.kind import Effect, Kind, Stage
 
-KINDS: tuple[Kind, ...] = (*links.KINDS, *processes.KINDS, *disks.KINDS, *steps.KINDS, *clocks.KINDS, *commands.KINDS)
+KINDS: tuple[Kind, ...] = (
+    *links.KINDS, *processes.KINDS, *disks.KINDS, *steps.KINDS, *clocks.KINDS, *limits.KINDS, *commands.KINDS,
+)
 BY_NAME: Mapping[str, Kind] = {kind.name: kind for kind in KINDS}
 _BREAK_FILES = frozenset(kind.name for kind in disks.KINDS)
 _OF_CLOCKS = frozenset(kind.name for kind in clocks.KINDS)
-_AT_STEPS = frozenset(kind.name for kind in steps.KINDS)
+_AT_STEPS = frozenset((limits.NO_THREADS, *(kind.name for kind in steps.KINDS)))
 
 
 def effect_of(fault: Fault, stage: Stage) -> Effect:

@@ -1,7 +1,7 @@
 """Faults at named steps of a gateway: it dies, stops, waits or is refused there, and nowhere else.
 
 What always holds: `for` is how long the trap stays: a step that was not passed by then is reported as not reached; a gateway
-that died at one is started again when the fault is healed, and one that stopped goes on.
+that died at one is started again when the fault is healed, and one that stopped continues.
 Source: chaos/harness/steps/.
 """
 

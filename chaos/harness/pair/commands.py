@@ -7,6 +7,7 @@ typed, by whose word, how it ended and what it printed is kept for the report.
 from __future__ import annotations
 
 import asyncio
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -35,7 +36,7 @@ class Typed(msgspec.Struct, frozen=True):
         """Returns how it ended, in a few words."""
         if self.code == 0:
             return "done"
-        ended = "did not end in time" if self.code is None else f"ended with {self.code}"
+        ended = {None: "did not end in time", -signal.SIGKILL: "was killed"}.get(self.code, f"ended with {self.code}")
         return f"{ended}: {' '.join(self.output.split())[:TOLD_MAX]}"
 
 
@@ -46,10 +47,10 @@ class Commands:
         self._config, self._now_s, self._note = config, now_s, note
         self.typed: list[Typed] = []
 
-    async def run(self, verb: str, *words: str, why: str = BY_PLAN) -> Typed:
-        """A command that changes something."""
+    async def run(self, verb: str, *words: str, why: str = BY_PLAN, killed_after_s: float | None = None) -> Typed:
+        """A command that changes something. `killed_after_s`: if it has not ended by then, it is killed."""
         self._note(f"$ twinlog {' '.join((verb, *words))}   ({why})")
-        typed = await self._execute([verb, *words, "--yes"], why)
+        typed = await self._execute([verb, *words, "--yes"], why, killed_after_s)
         self.typed.append(typed)
         self._note(f"  twinlog {verb}: {typed.told}")
         return typed
@@ -58,7 +59,7 @@ class Commands:
         """A command that looks only: it is not kept."""
         return await self._execute([verb, *words, "--json"], "a look")
 
-    async def _execute(self, words: list[str], why: str) -> Typed:
+    async def _execute(self, words: list[str], why: str, killed_after_s: float | None = None) -> Typed:
         at_s = self._now_s()
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "twinlog", *words, "--config", str(self._config), stdin=asyncio.subprocess.DEVNULL,
@@ -66,12 +67,13 @@ class Commands:
         )
         code: int | None = None
         try:
-            async with asyncio.timeout(COMMAND_S):
+            async with asyncio.timeout(killed_after_s or COMMAND_S):
                 said, _ = await process.communicate()
             code = process.returncode
         except TimeoutError:
             process.kill()
             said, _ = await process.communicate()
+            code = process.returncode if killed_after_s else None
         except asyncio.CancelledError:
             process.kill()
             await process.wait()

@@ -11,10 +11,12 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from chaos.harness.steps.points import THREAD
 from chaos.harness.steps.table import Deed, TrapTable
 from chaos.simulate.twins.process import Process
 from chaos.simulate.twins.steps import Stepped, Steps, Trap
@@ -61,7 +63,7 @@ class RealSteps(Steps):
 
 
 def attach(path: Path) -> None:
-    """For every gateway that starts in this process."""
+    """Wraps the ports of every gateway that starts in this process."""
     steps, process, product = RealSteps(TrapTable(path)), Process("gateway"), vars(app)
     behind: dict[int, Any] = {}  # the port of each DFS: a directory is compared with another one
 
@@ -87,5 +89,13 @@ def attach(path: Path) -> None:
         def hit(self, name: str) -> None:
             steps.hit(name, process)
 
+    start = threading.Thread.start
+
+    def started(thread: threading.Thread) -> None:
+        if steps.hit(THREAD, process) is not None:
+            raise RuntimeError("can't start new thread")  # as the interpreter says it
+        start(thread)
+
+    setattr(threading.Thread, "start", started)  # noqa: B010 - a plain assignment has another type
     product.update({name: made(port, product[name]) for name, port in _PORTS.items()})
     product.update(open_engine=engine, open_dfs=dfs, Failpoints=StepFailpoints)

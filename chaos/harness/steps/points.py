@@ -1,7 +1,8 @@
 """The points at which a plan may strike, and how a plan writes one: `POINT` or `POINT/NTH`.
 
 What always holds: a point has the simulator's name: `PORT.CALL.before|after`, `plan.KIND.STEP.before|after|journaled`, or that
-of a failpoint of the product inside a step. This module is pure.
+of a failpoint of the product inside a step.
+This module is pure.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from twinlog.errors import InvalidInput
 OF_PORTS = frozenset(ports())
 OF_PLANS = frozenset(point for course in COURSES for point in points(course))
 KNOWN = OF_PORTS | OF_PLANS
+THREAD = "threads.start"  # the one point that the simulator does not have: it has no threads
 FAILING = frozenset(point for point in OF_PORTS if point.partition(".")[0] in REFUSABLE)
 
 

@@ -1,8 +1,8 @@
 """The table of traps of one site, in memory that the harness and the gateway of that site share.
 
-What always holds: a trap counts passes from `arm` on, also across a restart of the gateway, and strikes once; that it struck
-stands in the table before anything happens to the process; one that was disarmed strikes no more, and whoever waits at it
-continues.
+What always holds: a trap counts passes from `arm` on, also across a restart of the gateway, and strikes once (of the deed
+REFUSE: each time); that it struck stands in the table before anything happens to the process; one that was disarmed strikes no
+more, and whoever waits at it continues.
 """
 
 from __future__ import annotations
@@ -21,12 +21,13 @@ POINT_BYTES = 96
 
 
 class Deed(IntEnum):
-    """What becomes of the process, or of the call."""
+    """A deed is done to the process, or to the call."""
 
     CRASH = 1
     PAUSE = 2
     FAIL = 3
     WAIT = 4
+    REFUSE = 5  # each pass, not one
 
 
 class Slot(ctypes.Structure):
@@ -89,7 +90,7 @@ class TrapTable:
             if slot.number and slot.point == told:
                 slot.passed += 1
                 slot.left -= 1
-                if slot.left == 0 and strikes is None:
+                if (slot.left == 0 or slot.deed == Deed.REFUSE) and strikes is None:
                     slot.struck = 1
                     strikes = int(slot.number), Deed(slot.deed)
         return strikes

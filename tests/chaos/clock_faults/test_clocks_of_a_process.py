@@ -33,7 +33,7 @@ class Program:
         return found
 
     def ahead(self) -> tuple[float, float, float]:
-        """How far its wall clock, CLOCK_BOOTTIME and CLOCK_MONOTONIC are ahead of the real ones."""
+        """Returns by how much its wall clock, CLOCK_BOOTTIME and CLOCK_MONOTONIC are ahead of the real ones."""
         there = self.clocks()
         here = time.time(), time.clock_gettime(time.CLOCK_BOOTTIME), time.monotonic()
         return there["wall"] - here[0], there["boot"] - here[1], there["monotonic"] - here[2]

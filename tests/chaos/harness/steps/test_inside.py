@@ -1,4 +1,4 @@
-"""What becomes of a process, or of a call, at a step with a trap; and that the real gateway passes its steps."""
+"""A process dies or stops at a step with a trap, and a call waits or is refused there."""
 
 from __future__ import annotations
 
