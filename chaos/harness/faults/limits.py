@@ -2,6 +2,7 @@
 
 What always holds: the limit is set from outside, on the process that runs, and taken back from the same process; a gateway that
 ended for want of memory is started again when the fault is healed, and no news; one that ended for want of anything else is.
+The interpreter's own errors of memory and of threads may stand in its log; one of descriptors may not.
 Source: prlimit(2). A limit of threads (RLIMIT_NPROC) does not bind root, and counts those of the user, not of the process: it
 is a step at which a gateway fails to start a thread.
 """
@@ -24,6 +25,7 @@ from twinlog.errors import InvalidInput
 
 MIB = 1 << 20
 NO_THREADS = "no-threads"
+MEMORY_ERROR, THREAD_ERROR = "MemoryError", "RuntimeError: can't start new thread"
 
 
 def left_over(fault: Fault) -> int:
@@ -56,6 +58,8 @@ class Limited:
         self.pid = self.stage.sites.pid(site) or 0
         left = left_over(self.fault)
         limit = files_limit(self.pid, left) if self.number == resource.RLIMIT_NOFILE else memory_limit(self.pid, left)
+        if self.number == resource.RLIMIT_AS:
+            self.stage.sites.foreseen |= {MEMORY_ERROR, THREAD_ERROR}  # the stack of a thread is memory
         self.before = resource.prlimit(self.pid, self.number)
         resource.prlimit(self.pid, self.number, (limit, self.before[1]))
         return f"site {site}: {limit:,}"
@@ -85,6 +89,7 @@ class NoThreads:
 
     async def inject(self) -> str:
         site = self.chosen = str(self.stage.site(self.fault.target))
+        self.stage.sites.foreseen.add(THREAD_ERROR)
         self.number = self.stage.sites.traps[site].arm(THREAD, 1, Deed.REFUSE)
         return f"site {site}" if self.fault.target != site else ""
 

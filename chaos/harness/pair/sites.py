@@ -51,7 +51,8 @@ class Lives:
 
 class RealSites:
     """`links`: link -> the port of its proxy. `bug`: a planted one, of every gateway. `environ`: what the gateway of each
-    site gets besides. `traps`: where faults happen at steps, the table of each site."""
+    site gets besides. `traps`: where faults happen at steps, the table of each site. `foreseen`: how the last line of a
+    traceback begins that a gateway may log."""
 
     def __init__(
         self, folder: Path, bug: str = "", environ: Mapping[str, Mapping[str, str]] | None = None,
@@ -64,6 +65,7 @@ class RealSites:
         self.upstream = {"c>a": ports[0], "c>b": ports[1], "a>b": ports[1], "b>a": ports[0]}
         self.lives = {site: Lives() for site in SITES}
         self._died: list[tuple[str, int]] = []
+        self.foreseen = {"twinlog.errors."}
         self.direct = Sites(self.urls, look_s=2.0)
 
     @property
@@ -245,6 +247,6 @@ class RealSites:
             except msgspec.DecodeError:
                 event = {}
             told = str(event.get("traceback") or "").strip().splitlines() if isinstance(event, dict) else []
-            if told and not told[-1].startswith("twinlog.errors."):
+            if told and not told[-1].startswith(tuple(self.foreseen)):
                 found.append(f"{event.get('event')}: {' | '.join(part.strip() for part in told[-3:])}")
         return list(dict.fromkeys(found))

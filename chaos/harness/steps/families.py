@@ -2,7 +2,6 @@
 
 What always holds: the steps are those that the simulator aims at; a run does nothing else, so that what it shows is of that
 step.
-This module is pure.
 """
 
 from __future__ import annotations

@@ -2,7 +2,6 @@
 
 What always holds: a point has the simulator's name: `PORT.CALL.before|after`, `plan.KIND.STEP.before|after|journaled`, or that
 of a failpoint of the product inside a step.
-This module is pure.
 """
 
 from __future__ import annotations

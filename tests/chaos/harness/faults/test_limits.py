@@ -51,6 +51,8 @@ class Site:
     def pid(self, site: str) -> int:
         return self.process.pid
 
+    foreseen: frozenset[str] = frozenset()
+
 
 @pytest.fixture
 def site() -> Iterator[Site]:
@@ -91,7 +93,7 @@ async def test_no_thread_starts_until_it_is_healed(tmp_path: Path) -> None:
     there = TrapTable(table.path)
     line = Fault(1.0, "no-threads", "a", 2.0)
     assert need_steps([line])
-    fault = effect_of(line, stage(SimpleNamespace(traps={"a": table})))
+    fault = effect_of(line, stage(SimpleNamespace(traps={"a": table}, foreseen=set())))
     await fault.inject()
     number = there.pass_by(THREAD)
     assert number is not None
