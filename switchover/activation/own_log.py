@@ -23,7 +23,7 @@ async def frames_from(wal: Wal, seq: int) -> list[Frame]:
 
 async def append_whole(wal: Wal, frames: Sequence[Frame], reach: Callable[[int], None]) -> None:
     """Appends all of them, durably. `reach` gets how many are. Raises SyncFailed, that of the first that failed: those behind
-    it failed with it, and nobody is to be told of each."""
+    it failed with it, and are no news."""
     appends = [wal.append(frame) for frame in frames]
     try:
         for number, synced in enumerate(appends, 1):
