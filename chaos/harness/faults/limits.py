@@ -58,7 +58,7 @@ class Limited:
         self.pid = self.stage.sites.pid(site) or 0
         left = left_over(self.fault)
         limit = files_limit(self.pid, left) if self.number == resource.RLIMIT_NOFILE else memory_limit(self.pid, left)
-        if self.number == resource.RLIMIT_AS:
+        if self.number == resource.RLIMIT_DATA:
             self.stage.sites.foreseen |= {MEMORY_ERROR, THREAD_ERROR}  # the stack of a thread is memory
         self.before = resource.prlimit(self.pid, self.number)
         resource.prlimit(self.pid, self.number, (limit, self.before[1]))
@@ -69,7 +69,7 @@ class Limited:
         if sites.pid(site) == self.pid:
             resource.prlimit(self.pid, self.number, self.before)
             return ""
-        if sites.is_running(site) or self.number != resource.RLIMIT_AS:
+        if sites.is_running(site) or self.number != resource.RLIMIT_DATA:
             return "its process is gone"
         sites.excuse(site)
         return "; ".join(filter(None, ("its process is gone", await started_again(self.stage, site))))
@@ -105,9 +105,10 @@ def files_limit(pid: int, left: int) -> int:
 
 
 def memory_limit(pid: int, left: int) -> int:
-    """Returns the limit with which `left` MiB more of addresses can be mapped."""
-    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[0])
-    return pages * os.sysconf("SC_PAGE_SIZE") + left * MIB
+    """Returns the limit with which `left` MiB more of memory can be had. A limit of addresses (RLIMIT_AS) does not do: libc has
+    reserved many, and makes memory of them later."""
+    status = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
+    return int(status["VmData"].split()[0]) * 1024 + left * MIB
 
 
 def _of(number: int) -> Callable[[Fault, Stage], Limited]:
@@ -121,7 +122,7 @@ def _threads(fault: Fault, stage: Stage) -> NoThreads:
 KINDS = (
     Kind("few-files", SITE_TARGETS, "so many more descriptors can be opened, and no others", _of(resource.RLIMIT_NOFILE),
          how=("0", "3"), check=left_over),
-    Kind("few-memory", SITE_TARGETS, "so many MiB more of addresses can be mapped", _of(resource.RLIMIT_AS), how=("0", "8"),
+    Kind("few-memory", SITE_TARGETS, "so many MiB more of memory can be had", _of(resource.RLIMIT_DATA), how=("0", "8"),
          check=left_over),
     Kind(NO_THREADS, SITE_TARGETS, "no thread can be started", _threads),
 )
