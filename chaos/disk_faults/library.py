@@ -1,4 +1,4 @@
-"""Libraries that stand between a process and its files: a source in C, compiled once by this machine's C compiler.
+"""Libraries that stand between a process and libc: a source in C, compiled once by this machine's C compiler.
 
 What always holds: a library in the cache was made from exactly the source that stands here (its name has the digest of the
 source and of next.h), and enters the cache whole or not at all.
@@ -25,18 +25,23 @@ _INSTALL = "install one (Debian, Ubuntu: apt-get install gcc libc6-dev), and hav
 
 
 def library(source: Path = SOURCE) -> Path:
-    """Returns its path; it is built unless it is there. Raises ConfigError that says what to install."""
+    """As `compiled`: a library that knows of files."""
+    return compiled(source, f"disk-faults-{source.stem}")
+
+
+def compiled(source: Path, name: str) -> Path:
+    """Returns the path of the library `name`; it is built unless it is there. Raises ConfigError that says what to install."""
     if sys.platform != "linux":
-        raise ConfigError(f"faults of files need Linux, whose loader takes LD_PRELOAD; this is {sys.platform}")
+        raise ConfigError(f"{name} needs Linux, whose loader takes LD_PRELOAD; this is {sys.platform}")
     digest = hashlib.sha256(source.read_bytes() + _HEADER.read_bytes()).hexdigest()
-    target = cache_folder() / f"disk-faults-{source.stem}-{digest[:16]}.so"
+    target = cache_folder() / f"{name}-{digest[:16]}.so"
     if target.exists():
         return target
     compiler = shutil.which("gcc")
     if compiler is None:
-        raise ConfigError(f"faults of files need a C compiler, and there is no `gcc`: {_INSTALL}")
+        raise ConfigError(f"{name} needs a C compiler, and there is no `gcc`: {_INSTALL}")
     target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".disk-faults-") as folder:
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{name}-") as folder:
         made = Path(folder) / "made.so"
         command = [compiler, *_OPTIONS, "-o", str(made), str(source), "-ldl"]
         try:

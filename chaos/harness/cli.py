@@ -74,7 +74,7 @@ def _run(console: Console, chosen: argparse.Namespace) -> int:
         lines.append(line_of(course.name, run))
         if record is not None and not course.bug:
             add(record, recorded(run, course.row, course.scenario, commit))
-        if course.row:
+        if course.row or "/" in course.scenario:
             tidy(own, keep_all=bool(run.violations))
         if not alone:
             write_summary(folder, lines)

@@ -19,10 +19,11 @@ from msgspec.structs import replace
 
 from chaos.harness.draw import drawn
 from chaos.harness.matrix.record import read
-from chaos.harness.matrix.rows import BY_NAME, ROWS
+from chaos.harness.matrix.rows import BY_NAME, ROWS, Row
 from chaos.harness.pair.parts import Parts
 from chaos.harness.plan import HarnessPlan, parse
 from chaos.harness.report.kept import read_back
+from chaos.harness.steps.families import FAMILIES, RATE, SECONDS
 from twinlog.errors import InvalidInput, words
 
 SCENARIOS = Path(__file__).resolve().parents[1] / "scenarios"
@@ -53,11 +54,27 @@ def parts_of(chosen: argparse.Namespace) -> Parts:
 def of_scenarios(chosen: argparse.Namespace) -> Iterator[Course]:
     """Raises InvalidInput, and ConfigError where a plan needs other parts."""
     for scenario in chosen.scenario:
+        if scenario in FAMILIES:
+            yield from _of_a_family(scenario, chosen)
+            continue
         name, plan = read_plan(scenario)
         parts_of(chosen).check(name, plan.needs)
         plan = plan if chosen.seed is None else replace(plan, seed=chosen.seed)
         rounds = 1 if chosen.minutes is None else max(1, round(chosen.minutes * 60 / plan.seconds))
         yield Course(name, plan, parts_of(chosen), rounds, chosen.bug, scenario=name)
+
+
+def _of_a_family(name: str, chosen: argparse.Namespace) -> Iterator[Course]:
+    for short, plan in family(name):
+        plan = plan if chosen.seed is None else replace(plan, seed=chosen.seed)
+        yield Course(short, plan, parts_of(chosen), bug=chosen.bug, scenario=f"{name}/{short}")
+
+
+def family(name: str) -> Iterator[tuple[str, HarnessPlan]]:
+    """The short runs of a family, by name."""
+    about, shorts = FAMILIES[name]
+    for short in shorts():
+        yield short.name, HarnessPlan(f"{about} {short.name}", rate=RATE, seconds=SECONDS, faults=short.faults)
 
 
 def of_a_report(path: Path) -> Course:
@@ -81,8 +98,7 @@ def of_rows(chosen: argparse.Namespace) -> Iterator[Course]:
     done = Counter(line.scenario for line in lines if line.parts == parts.told)
     wanted: dict[str, tuple[str, HarnessPlan]] = {}
     for row in [BY_NAME[name] for name in chosen.row] if chosen.row else ROWS:
-        for scenario in row.scenarios:
-            _, plan = read_plan(scenario)
+        for scenario, plan in _plans_of(row):
             if not parts.missing(plan.needs):
                 wanted.setdefault(scenario, (row.name, plan))
     while wanted and time.monotonic() < end_s:
@@ -92,7 +108,16 @@ def of_rows(chosen: argparse.Namespace) -> Iterator[Course]:
         number = done[scenario]
         if number > chosen.runs:
             return
-        yield Course(f"{scenario}-{number:03d}", replace(plan, seed=number), parts, row=row_name, scenario=scenario)
+        name = f"{scenario.replace('/', '-')}-{number:03d}"
+        yield Course(name, replace(plan, seed=number), parts, row=row_name, scenario=scenario)
+
+
+def _plans_of(row: Row) -> Iterator[tuple[str, HarnessPlan]]:
+    for name in row.scenarios:
+        if name in FAMILIES:
+            yield from ((f"{name}/{short}", plan) for short, plan in family(name))
+        else:
+            yield name, read_plan(name)[1]
 
 
 def read_plan(scenario: str) -> tuple[str, HarnessPlan]:
@@ -101,6 +126,6 @@ def read_plan(scenario: str) -> tuple[str, HarnessPlan]:
     try:
         source = path.read_text(encoding="utf-8")
     except OSError as error:
-        known = ", ".join(scenarios())
+        known = ", ".join((*scenarios(), *FAMILIES))
         raise InvalidInput(f"{scenario} is no scenario ({known}), and no file that can be read: {words(error)}") from error
     return path.stem, parse(source)

@@ -1,4 +1,5 @@
-"""Draws a plan from a seed: courses of events one after the other, and faults of links, disks and servers across them.
+"""Draws a plan from a seed: courses of events one after the other, and faults of links, disks, servers, steps, clocks and
+limits across them.
 
 What always holds: one seed and number give one plan for a pair of these parts; a site is lost with its data only as the first
 event of a plan, while the pair is whole, for what an asynchronous active alone acknowledged would be lost with it, and rightly
@@ -10,7 +11,7 @@ from __future__ import annotations
 from random import Random
 
 from chaos.fault_lines import Fault
-from chaos.harness.faults import disks
+from chaos.harness.faults import clocks, disks, limits, steps
 from chaos.harness.faults.files import PLACES
 from chaos.harness.faults.kind import SITE_TARGETS
 from chaos.harness.faults.registry import BY_NAME
@@ -44,6 +45,7 @@ def drawn(seed: int, number: int, parts: Parts) -> HarnessPlan:
         at_s += random.uniform(12.0, 30.0)
     faults += [_of_a_link(random, parts) for _ in range(random.randint(2, 6))]
     faults += [_of_a_disk(random, parts) for _ in range(random.randint(1, 4))]
+    faults += [_of_a_site(random) for _ in range(random.randint(1, 4))]
     workload = random.choice(sorted(WORKLOADS))
     faults += [_of_a_server(random, parts) for _ in range(random.randint(1, 4) if parts.servers else 0)]
     ordered = tuple(sorted(faults, key=lambda fault: fault.at_s))
@@ -74,6 +76,13 @@ def _of_a_server(random: Random, parts: Parts) -> Fault:
     return _at(random.uniform(2.0, SECONDS - QUIET_S), kind, server, random.uniform(0.5, 15.0))
 
 
+def _of_a_site(random: Random) -> Fault:
+    """At a step, of the clocks, or of what the machine gives."""
+    kind = random.choice((*steps.KINDS, *clocks.KINDS, *limits.KINDS))
+    target, for_s = random.choice(SITE_TARGETS), random.uniform(0.5, 5.0)
+    return _at(random.uniform(2.0, SECONDS - QUIET_S), kind.name, target, for_s, random.choice(kind.how))
+
+
 def _active_lost(random: Random, at_s: float) -> list[Fault]:
     """The active is killed, the other site takes over, and the old one comes back."""
     away_s = random.uniform(3.0, 8.0)
@@ -96,6 +105,9 @@ def _standby_away(random: Random, at_s: float) -> list[Fault]:
 
 
 def _switched(random: Random, at_s: float) -> list[Fault]:
+    """At times the operator's command dies."""
+    if random.random() < 0.3:
+        return [_at(at_s, "crash-operator", "standby", how=f"switchover/{random.randint(600, 3000)}")]
     return [_at(at_s, "switchover", "standby")]
 
 

@@ -16,6 +16,7 @@ START_S = 180.0
 ANSWER_SLACK_S = 2.0  # this machine is shared, and so is the loop of the clients
 TRAVEL_S = 1.0  # an answer's way through the proxy and that loop, when nothing is done to its link
 MODE_SLACK_S = 4.0
+STOPPING = ("pause", "pause-at", "wait-at")
 _OF_DISKS = frozenset(kind.name for kind in DISKS)
 
 
@@ -27,7 +28,7 @@ def limits_of(faults: Sequence[Fault]) -> Limits:
     ]
     stopped = [
         fault.for_s for fault in faults
-        if fault.kind in ("pause", *CUTTING) or (fault.kind in _OF_DISKS and fault.how.partition("/")[0] == "disk")
+        if fault.kind in (*STOPPING, *CUTTING) or (fault.kind in _OF_DISKS and fault.how.partition("/")[0] == "disk")
     ]  # a site acts on the register's value once it has made it durable
     return Limits(
         answer_slack_s=ANSWER_SLACK_S, recovery_s=WITHIN_S, travel_slack_s=TRAVEL_S + max(onto_clients, default=0.0),

@@ -16,13 +16,14 @@ from pathlib import Path
 from random import Random
 
 from chaos.checkers.violation import Violation
+from chaos.clock_faults.control import ClockFaults
 from chaos.disk_faults.control import DiskFaults
 from chaos.harness import resources
 from chaos.harness.epochs import with_epochs
 from chaos.harness.faults.changed import begin_with
-from chaos.harness.faults.files import BrokenFiles, PoweredFiles, environ_of
+from chaos.harness.faults.files import Attached, BrokenFiles, PoweredFiles, environ_of
 from chaos.harness.faults.kind import Stage
-from chaos.harness.faults.registry import need_the_library, need_the_record
+from chaos.harness.faults.registry import need_clocks, need_steps, need_the_library, need_the_record
 from chaos.harness.honesty import serving
 from chaos.harness.honesty.judge import judged
 from chaos.harness.limits import START_S, limits_of
@@ -39,6 +40,7 @@ from chaos.harness.pair.sites import SITES, RealSites
 from chaos.harness.pair.two_registers import watch_of
 from chaos.harness.plan import HarnessPlan
 from chaos.harness.promises import Verdict, judge
+from chaos.harness.steps.table import TrapTable
 from chaos.harness.traffic.clients import Traffic
 from chaos.harness.traffic.receipts import ask_receipts
 from chaos.harness.traffic.workloads import WORKLOADS
@@ -87,7 +89,10 @@ class Harness:
         faulty = need_the_library(plan.faults)
         self.files = BrokenFiles(folder, DiskFaults(folder / "disk-faults")) if faulty else None
         self.powered = PoweredFiles(folder, plan.seed) if need_the_record(plan.faults) else None
-        self.sites = RealSites(folder, bug, environ_of(self.files, self.powered), parts, self._before_kill)
+        traps = {site: TrapTable(folder / f"traps-{site}", new=True) for site in SITES} if need_steps(plan.faults) else {}
+        self.clocks = {site: ClockFaults(folder / f"clocks-{site}") for site in SITES} if need_clocks(plan.faults) else {}
+        environs = {site: environ_of(*self._attached(site)) for site in SITES}
+        self.sites = RealSites(folder, bug, environs, parts, self._before_kill, traps)
         self.server = Toxiproxy(folder / "toxiproxy")
         self.links = Links(self.server, self.sites.upstream, self.sites.links)
         self.register = watch_of(self.sites, self.now_s, self.recorder.note)
@@ -97,8 +102,8 @@ class Harness:
         )
         self.health = Health(self.sites, self.now_s)
         stage = Stage(
-            self.sites, self.links, self.commands, lambda: self.register.active, self.files, self.powered, plan.seed,
-            lambda: self.register.value is not None and self.register.value.mode == "sync",
+            self.sites, self.links, self.commands, lambda: self.register.active, self.files, self.powered, self.clocks,
+            plan.seed, lambda: self.register.value is not None and self.register.value.mode == "sync",
         )
         self.nemesis = Nemesis(stage, self.now_s, self._happened)
         self.workload = WORKLOADS[plan.workload](Random(f"{plan.seed} workload"))
@@ -117,6 +122,12 @@ class Harness:
         """A fault begins or ends."""
         self.sampler.look_soon()
         self.note(line)
+
+    def _attached(self, site: str) -> list[Attached]:
+        """Returns what stands between the gateway of this site and libc, in the order in which calls pass it."""
+        found: list[Attached] = [self.files.faults] if self.files else []
+        found += [self.powered.losses.processes] if self.powered else []
+        return [*found, *([self.clocks[site]] if self.clocks else [])]
 
     def broken(self, promise: str, checker: str, sentence: str) -> None:
         self.note(f"BROKEN {promise}: {sentence}")
@@ -160,10 +171,9 @@ class Harness:
             self.sites.start(site)
         if not await self.health.wait_whole(START_S):
             raise Unavailable(f"the pair did not start in {START_S:.0f} s; see {self.sites.folder}/*/site.log")
-        if self.files and not all(self.files.faults.is_attached(self.sites.pid(site) or 0) for site in SITES):
-            raise Unavailable(f"a gateway runs without the library that breaks its disk; see {self.sites.folder}/*/site.log")
-        if self.powered and not all(self.powered.losses.processes.is_attached(self.sites.pid(site) or 0) for site in SITES):
-            raise Unavailable(f"a gateway runs without the library that records its disk; see {self.sites.folder}/*/site.log")
+        for site in SITES:
+            if not all(faults.is_attached(self.sites.pid(site) or 0) for faults in self._attached(site)):
+                raise Unavailable(f"a gateway runs without its library; see {self.sites.folder}/{site}/site.log")
         self.note("the pair is open, behind its links")
         self.rest.append(await self._looks())
         await self.traffic.make_tables()

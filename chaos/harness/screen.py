@@ -16,6 +16,7 @@ from chaos.harness.matrix.rows import ROWS
 from chaos.harness.plan import parse
 from chaos.harness.promises import NOT_CHECKED, VIOLATED
 from chaos.harness.run import Run
+from chaos.harness.steps.families import FAMILIES
 from chaos.harness.traffic.workloads import WORKLOADS
 
 WIDTH = 150  # where nobody says how wide the screen is
@@ -43,6 +44,9 @@ def show_list(console: Console) -> None:
     for name, path in scenarios().items():
         plan = parse(path.read_text(encoding="utf-8"))
         table.add_row(name, plan.workload, f"{plan.seconds:g}", " ".join(plan.needs), plan.about)
+    families = Table("family of scenarios", "runs", "what happens in each", box=None, pad_edge=False)
+    for name, (about, shorts) in FAMILIES.items():
+        families.add_row(name, str(len(list(shorts()))), about)
     rows = Table("row of the matrix", "what goes wrong", "scenarios", box=None, pad_edge=False)
     for row in ROWS:
         rows.add_row(row.name, row.sentence, ", ".join(row.scenarios) or f"none: {', '.join(row.elsewhere)}")
@@ -53,6 +57,6 @@ def show_list(console: Console) -> None:
     for bug in BUGS.values():
         bugs.add_row(bug.name, bug.scenario, bug.sentence)
     console.print(table)
-    for shown in (f"workloads: {', '.join(WORKLOADS)}", rows, kinds, bugs):
+    for shown in (families, f"workloads: {', '.join(WORKLOADS)}", rows, kinds, bugs):
         console.print()
         console.print(shown)

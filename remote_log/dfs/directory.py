@@ -29,7 +29,7 @@ from remote_log.dfs import directory_lease as lease
 from remote_log.dfs.port import MARK, DfsEntry, path_parts, replaced
 from remote_log.dfs.queued_writer import QueuedWriter
 from storage.disk.os_files import write_synced
-from storage.disk.workers import take_back
+from storage.disk.workers import NO_THREAD, take_back
 from twinlog.errors import DfsError, DfsExists, DfsNotFound, reason
 
 T = TypeVar("T")
@@ -159,11 +159,19 @@ class DirectoryDfs:
 
     async def _call(self, doing: str, path: str, work: Callable[[], T], late: Callable[[T], None] | None = None) -> T:
         """`late` takes back what `work` made when nobody waits for it any more."""
+        refused = False
+
         def guarded() -> T:
+            if refused:
+                raise DfsError(f"cannot {doing} {path}: it was given up before it began", path=path)
             self._check_root()
             return work()
 
-        running = self._threads.submit(guarded)
+        try:
+            running = self._threads.submit(guarded)
+        except RuntimeError as error:  # the interpreter starts no thread, and has queued the call all the same
+            refused = True
+            raise DfsError(f"cannot {doing} {path} below {self._root}: {NO_THREAD}", path=path) from error
         is_taken = False
         try:
             async with asyncio.timeout(self._deadline_s):

@@ -14,7 +14,7 @@ from enum import Enum
 from typing import Any
 
 from storage.disk.workers import GroupWorker
-from twinlog.errors import DfsError
+from twinlog.errors import DfsError, reason
 
 
 class _Order(Enum):
@@ -39,10 +39,12 @@ class QueuedWriter:
         loop = asyncio.get_running_loop()
         if self._failure is not None or self._closed:
             self._unsaid = None
-            failed: asyncio.Future[None] = loop.create_future()
-            failed.set_exception(self._failure or DfsError(f"{self.path} was closed by its writer", path=self.path))
-            return failed
-        done = self._worker.put(data)
+            return self._failed(self._failure or DfsError(f"{self.path} was closed by its writer", path=self.path))
+        try:
+            done = self._worker.put(data)
+        except OSError as error:
+            self._failure = DfsError(f"cannot append to {self.path}: {reason(error)}", path=self.path)
+            return self._failed(self._failure)
         outstanding = self._outstanding
         while outstanding and outstanding[0][1].done():
             outstanding.popleft()
@@ -50,6 +52,11 @@ class QueuedWriter:
         if self._watchdog is None:
             self._watchdog = loop.call_later(self._deadline_s, self._watch)
         return done
+
+    def _failed(self, error: DfsError) -> asyncio.Future[None]:
+        failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        failed.set_exception(error)
+        return failed
 
     async def close(self) -> None:
         """Close for good; raises what an append would have. After a failed append it only gives back what is held: the file
@@ -66,6 +73,9 @@ class QueuedWriter:
         except TimeoutError as error:
             self._failure = DfsError(f"cannot close {self.path}: no answer within {self._deadline_s} s", path=self.path)
             raise self._failure from error
+        except OSError as error:
+            self._failure = DfsError(f"cannot close {self.path}: {reason(error)}", path=self.path)
+            raise self._failure from error
         finally:
             self._put_release()
             with suppress(TimeoutError):  # the thread hangs, keeps what it holds until it is answered, and ends then
@@ -79,7 +89,8 @@ class QueuedWriter:
 
     def _put_release(self) -> None:
         """Its error is meant for the appends that were queued before."""
-        self._worker.put(_Order.RELEASE).add_done_callback(lambda done: done.exception())
+        with suppress(OSError):  # no thread can be started: what is held is given back with the process
+            self._worker.put(_Order.RELEASE).add_done_callback(lambda done: done.exception())
 
     # ---- on the thread, for the derived class
     def _append(self, group: bytes) -> None:

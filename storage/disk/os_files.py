@@ -39,7 +39,14 @@ class OsLogFile:
         self._sync = GroupWorker(f"sync {path}", self._write_and_sync)
 
     def append(self, data: bytes) -> Awaitable[None]:
-        return self._sync.put(data)
+        try:
+            return self._sync.put(data)
+        except OSError as error:
+            failure = _sync_failed("append to", self.path, error)
+            self._failure = failure.message  # what follows would leave a gap
+            failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            failed.set_exception(failure)
+            return failed
 
     async def close(self) -> None:
         """After everything queued has ended. Closing twice is fine."""
@@ -186,15 +193,16 @@ class OsFiles:
 
     async def _change(self, what: str, path: str, call: Callable[[], T], late: Callable[[T], None] | None = None) -> T:
         """`late` takes back what `call` made when nobody waits for it any more."""
-        running = self._writes.submit(call)
+        running: asyncio.Future[T] | None = None
         try:
+            running = self._writes.submit(call)
             return await (running if late is None else asyncio.shield(running))
         except FileExistsError as error:
             raise LogError(f"cannot {what} {path}: it exists already", file=path) from error
         except OSError as error:
             raise _sync_failed(what, path, error) from error
         except asyncio.CancelledError:
-            if late is not None:
+            if late is not None and running is not None:
                 running.add_done_callback(partial(take_back, late))
             raise
 

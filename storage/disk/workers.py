@@ -2,14 +2,15 @@
 
 What always holds: what one worker was given runs in that order, on one thread; however many results wait, at most one
 wake-up of the event loop is under way; the thread ends with `close`; a call that hangs keeps its own thread and nobody
-else's. Drivers never import this: they see only ports. A hop there and back costs about what two thread switches cost; the
-event loop pays a few microseconds for each.
+else's; where no thread can be started, nothing was queued, and the next call tries again. Drivers never import this: they see
+only ports. A hop there and back costs about what two thread switches cost; the event loop pays a few microseconds for each.
 """
 
 from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import errno
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -18,6 +19,7 @@ from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
 Item = TypeVar("Item")
+NO_THREAD = "this process cannot start another thread: raise its limit (ulimit -u, TasksMax), or give the machine memory"
 _End = tuple["asyncio.Future[Any]", Any, "BaseException | None"]
 
 
@@ -42,10 +44,15 @@ class _Thread:
         return future
 
     def _start(self) -> asyncio.AbstractEventLoop:
-        self._loop = asyncio.get_running_loop()
-        self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
-        self._thread.start()
-        return self._loop
+        thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+        self._loop = loop = asyncio.get_running_loop()
+        try:
+            thread.start()
+        except RuntimeError as error:  # what the interpreter makes of EAGAIN
+            self._loop = None
+            raise OSError(errno.EAGAIN, NO_THREAD) from error
+        self._thread = thread
+        return loop
 
     def _run(self) -> None:
         raise NotImplementedError
@@ -98,7 +105,8 @@ class Worker(_Thread):
     """Runs functions one after the other; each one's result is on its way as soon as it is there."""
 
     def submit(self, fn: Callable[[], T]) -> asyncio.Future[T]:
-        """Queue `fn`; the future carries its result or exception. A cancelled future does not take `fn` back."""
+        """Queue `fn`; the future carries its result or exception. A cancelled future does not take `fn` back. Raises OSError
+        where no thread can be started."""
         return self._send(fn)
 
     def _run(self) -> None:
@@ -125,14 +133,19 @@ class HangTolerantPool:
         self._made = 0
 
     async def start(self, fn: Callable[[], T]) -> asyncio.Future[T]:
-        """Wait for a free worker, and begin: the future is not to be cancelled, for the worker is busy until `fn` ends."""
+        """Wait for a free worker, and begin: the future is not to be cancelled, for the worker is busy until `fn` ends. Raises
+        OSError where no thread can be started."""
         await self._free.acquire()
         if self._idle:
             worker = self._idle.pop()
         else:
             self._made += 1
             worker = Worker(f"{self._name} {self._made}")
-        future = worker.submit(fn)
+        try:
+            future = worker.submit(fn)
+        except OSError:
+            self._free.release()
+            raise
 
         def ended(done: asyncio.Future[T]) -> None:
             done.exception()  # seen, even when nobody waits for it any more
@@ -156,7 +169,8 @@ class GroupWorker(_Thread, Generic[Item]):
         self._handle = handle
 
     def put(self, item: Item) -> asyncio.Future[None]:
-        """Queue `item`; the future ends as the `handle` call that took it did. Items keep their order."""
+        """Queue `item`; the future ends as the `handle` call that took it did. Items keep their order. Raises OSError where no
+        thread can be started."""
         return self._send(item)
 
     def _run(self) -> None:

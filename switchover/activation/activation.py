@@ -45,7 +45,7 @@ from switchover.activation.continuation import (
     unopened_starts,
 )
 from switchover.activation.opening import Opening
-from switchover.activation.own_log import frames_from
+from switchover.activation.own_log import append_whole, frames_from
 from switchover.activation.ports import ActivationRequest, ActivationSettings, MakeRemote, OpenedEpoch, RemoteLogOpener
 from switchover.operations.plan import Progress
 from switchover.register.homes import UNSEEN_STEP, stale_takeover
@@ -412,9 +412,7 @@ class Activation:
         first_seq = min([self._high_seq + 1, *(frame.first_seq for frame in missing)])
         await wal.start(self.epoch, first_seq, self._pair)
         self.progress.begin("frames logged", len(missing))
-        for number, synced in enumerate([wal.append(frame) for frame in missing], 1):
-            await synced
-            self.progress.reach(number)
+        await append_whole(wal, missing, self.progress.reach)
 
     def _check_old_active(self) -> None:
         """Raises LogGap when an asynchronous active committed more than arrived here: no remote log holds that."""

@@ -9,6 +9,7 @@ from types import MappingProxyType
 
 from chaos.harness.bugs import past, power, verdicts
 from chaos.harness.bugs.bug import HarnessBug
+from chaos.harness.bugs.steps import BUGS as OF_STEPS
 from chaos.simulate.bugs.logs import _advance_by_local
 from gateway.api.problems import Answer
 from gateway.epoch.commit_rule import CommitCore
@@ -80,5 +81,6 @@ _ALL = (
     *power.BUGS,
     *past.BUGS,
     *verdicts.BUGS,
+    *OF_STEPS,
 )
 BUGS: Mapping[str, HarnessBug] = MappingProxyType({bug.name: bug for bug in _ALL})

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from chaos.fault_lines import Fault
 from chaos.harness.faults.kind import NO_ACTIVE, SITE_TARGETS, Kind, Stage
-from twinlog.errors import TwinlogError
+from twinlog.errors import InvalidInput, TwinlogError
 
 _MAY = {"abort": "abortable", "resume": "resumable"}  # what a document says of what may be commanded next
-
+VERBS = ("failover", "switchover", "rejoin", "degrade", "resync")
 WITH_LOSS = "accept-data-loss"
 
 
@@ -22,6 +22,7 @@ class Command:
     verb: str
     target: str
     how: str = ""
+    killed_after_s: float | None = None
 
     async def why_not(self) -> str:
         return "" if self.stage.site(self.target) is not None else NO_ACTIVE
@@ -33,7 +34,7 @@ class Command:
         if self.how == WITH_LOSS:
             return (await self.stage.commands.fail_over_with_loss(site)).told
         words = {"failover": ["--to", site], "switchover": ["--to", site], "rejoin": [site, "--wait"]}.get(self.verb, [])
-        return (await self.stage.commands.run(self.verb, *words)).told
+        return (await self.stage.commands.run(self.verb, *words, killed_after_s=self.killed_after_s)).told
 
     async def heal(self) -> str:
         """There is nothing to undo: the pair is brought to health by further commands."""
@@ -79,6 +80,19 @@ def _effect(fault: Fault, stage: Stage) -> Command:
     return Command(stage, fault.kind, fault.target, fault.how)
 
 
+def verb_and_s(fault: Fault) -> tuple[str, float]:
+    """Reads `how VERB/MS`. Raises InvalidInput, ValueError."""
+    verb, _, figure = fault.how.partition("/")
+    if verb not in VERBS or not figure or float(figure) <= 0:
+        raise InvalidInput(f"`how` of {fault.kind} is one of {', '.join(VERBS)}, and behind a slash how many ms it lives")
+    return verb, float(figure) / 1000
+
+
+def _killed(fault: Fault, stage: Stage) -> Command:
+    verb, after_s = verb_and_s(fault)
+    return Command(stage, verb, fault.target, killed_after_s=after_s)
+
+
 KINDS = (
     Kind("failover", SITE_TARGETS, f"`twinlog failover --to`; `{WITH_LOSS}`: the loss that it shows is accepted, by its count",
          _effect, lasts=False, how=("", WITH_LOSS)),
@@ -88,4 +102,6 @@ KINDS = (
     Kind("resync", ("active",), "`twinlog resync`", _effect, lasts=False),
     Kind("abort", SITE_TARGETS, "`twinlog abort` of the newest operation at that site", _on_operation, lasts=False),
     Kind("resume", SITE_TARGETS, "`twinlog resume` of the newest operation at that site", _on_operation, lasts=False),
+    Kind("crash-operator", SITE_TARGETS, "a command of the operator gets SIGKILL so many ms after it began: VERB/MS", _killed,
+         lasts=False, how=("switchover/1000", "failover/1000"), check=verb_and_s),
 )

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
+from typing import Protocol
 
 from chaos.disk_faults.control import DiskFaults
 from chaos.harness.pair.sites import SITES
@@ -42,8 +43,17 @@ class PoweredFiles:
         })
 
 
-def environ_of(files: BrokenFiles | None, powered: PoweredFiles | None) -> dict[str, str]:
-    """Returns the environment for gateways: it names the libraries, in the order in which calls pass them."""
-    environs = [*([files.faults.environ()] if files else []), *([powered.losses.processes.environ()] if powered else [])]
+class Attached(Protocol):
+    """A library that stands between a process and libc."""
+
+    def environ(self) -> Mapping[str, str]:
+        """Returns what the process needs in its environment."""
+
+    def is_attached(self, pid: int) -> bool: ...
+
+
+def environ_of(*attached: Attached) -> dict[str, str]:
+    """Returns the environment for a gateway: it names the libraries, in the order in which calls pass them."""
+    environs = [each.environ() for each in attached]
     preloaded = ":".join(each["LD_PRELOAD"] for each in environs)
     return {name: value for each in environs for name, value in each.items()} | ({"LD_PRELOAD": preloaded} if environs else {})

@@ -6,10 +6,11 @@ a fault that has a reason against it changes nothing; what a plan says wrongly i
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol, cast
 
+from chaos.clock_faults.control import ClockFaults
 from chaos.fault_lines import Fault
 from chaos.harness.faults.files import BrokenFiles, PoweredFiles
 from chaos.harness.pair.asked import OTHER, SITES, AskedSites
@@ -38,8 +39,8 @@ class Effect(Protocol):
 @dataclass
 class Stage:
     """The things that faults act on. `asked`: both sites. `active`: the site that the register names, None without one.
-    `files`, `powered`: None where no fault of the plan needs them. `seed`: the plan's. `is_sync`: whether the register says
-    so."""
+    `files`, `powered`: None where no fault of the plan needs them; `clocks`: of each site, likewise. `seed`: the plan's.
+    `is_sync`: whether the register says so."""
 
     asked: AskedSites
     links: Links
@@ -47,6 +48,7 @@ class Stage:
     active: Callable[[], str | None]
     files: BrokenFiles | None = None
     powered: PoweredFiles | None = None
+    clocks: Mapping[str, ClockFaults] = field(default_factory=dict)
     seed: int = 0
     is_sync: Callable[[], bool] = lambda: True
     toxics: set[tuple[str, str, str]] = field(default_factory=set)  # (link, toxic, stream) in force

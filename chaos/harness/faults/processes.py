@@ -48,24 +48,30 @@ class OnProcess:
         if self.kind == "pause":
             self.stage.sites.resume(self.chosen)
             return ""
-        try:
-            refused = await asyncio.to_thread(self.stage.sites.start_and_hear, self.chosen)
-        except Unavailable:
-            reason = self._excuse()
-            if not reason:
-                raise
-            self.stage.sites.excuse(self.chosen)  # it is started again when all faults are healed
-            return f"site {self.chosen} did not start {reason}"
-        return f"refused: {refused}" if refused else ""
+        return await started_again(self.stage, self.chosen)
 
-    def _excuse(self) -> str:
-        """Returns the reason for which a gateway may end at its start, which needs its disk and its storage; empty: none."""
-        if self.stage.files is not None and self.stage.files.faults.in_force():
-            return "on a broken disk"
-        if not self.stage.sites.servers.are_well(self.chosen):
-            return "while a server of its site was away"
-        cut = any(link.startswith(f"{self.chosen}>pg-") for link, _, _ in self.stage.toxics)
-        return "while its link to PostgreSQL was broken" if cut else ""
+
+async def started_again(stage: Stage, site: str) -> str:
+    """Returns why it did not start, where it may not; else an empty text, once it answers."""
+    try:
+        refused = await asyncio.to_thread(stage.sites.start_and_hear, site)
+    except Unavailable:
+        reason = _excuse(stage, site)
+        if not reason:
+            raise
+        stage.sites.excuse(site)  # it is started again when all faults are healed
+        return f"site {site} did not start {reason}"
+    return f"refused: {refused}" if refused else ""
+
+
+def _excuse(stage: Stage, site: str) -> str:
+    """Returns the reason for which a gateway may end at its start, which needs its disk and its storage; empty: none."""
+    if stage.files is not None and stage.files.faults.in_force():
+        return "on a broken disk"
+    if not stage.sites.servers.are_well(site):
+        return "while a server of its site was away"
+    cut = any(link.startswith(f"{site}>pg-") for link, _, _ in stage.toxics)
+    return "while its link to PostgreSQL was broken" if cut else ""
 
 
 def _effect(fault: Fault, stage: Stage) -> Effect:

@@ -8,6 +8,7 @@ command line shows, and what was accepted is kept.
 from __future__ import annotations
 
 import asyncio
+import signal
 import sys
 import time
 from collections.abc import Callable
@@ -23,6 +24,7 @@ COMMAND_S = 150.0  # longer than a request for a role change is good for
 TOLD_MAX = 400
 UNKNOWN_COUNT = "--accept-data-loss --count unknown"
 READINGS_MAX = 3
+BY_PLAN = "the plan"
 
 
 class Typed(msgspec.Struct, frozen=True):
@@ -40,7 +42,7 @@ class Typed(msgspec.Struct, frozen=True):
         """Returns how it ended, in a few words."""
         if self.code == 0:
             return "done"
-        ended = "did not end in time" if self.code is None else f"ended with {self.code}"
+        ended = {None: "did not end in time", -signal.SIGKILL: "was killed"}.get(self.code, f"ended with {self.code}")
         return f"{ended}: {' '.join(self.output.split())[:TOLD_MAX]}"
 
 
@@ -63,10 +65,10 @@ class Commands:
         self.typed: list[Typed] = []
         self.accepted: list[Accepted] = []
 
-    async def run(self, verb: str, *words: str, why: str = "the plan") -> Typed:
-        """A command that changes something."""
+    async def run(self, verb: str, *words: str, why: str = BY_PLAN, killed_after_s: float | None = None) -> Typed:
+        """A command that changes something. `killed_after_s`: if it has not ended by then, it is killed."""
         self._note(f"$ twinlog {' '.join((verb, *words))}   ({why})")
-        typed = await self._execute([verb, *words, "--yes"], why)
+        typed = await self._execute([verb, *words, "--yes"], why, killed_after_s)
         self.typed.append(typed)
         self._note(f"  twinlog {verb}: {typed.told}")
         return typed
@@ -93,7 +95,7 @@ class Commands:
                 break
         return done
 
-    async def _execute(self, words: list[str], why: str) -> Typed:
+    async def _execute(self, words: list[str], why: str, killed_after_s: float | None = None) -> Typed:
         at_s = self._now_s()
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "twinlog", *words, "--config", str(self._config), stdin=asyncio.subprocess.DEVNULL,
@@ -101,12 +103,13 @@ class Commands:
         )
         code: int | None = None
         try:
-            async with asyncio.timeout(COMMAND_S):
+            async with asyncio.timeout(killed_after_s or COMMAND_S):
                 said, _ = await process.communicate()
             code = process.returncode
         except TimeoutError:
             process.kill()
             said, _ = await process.communicate()
+            code = process.returncode if killed_after_s else None
         except asyncio.CancelledError:
             process.kill()
             await process.wait()

@@ -106,7 +106,7 @@ class Sampler:
         held = None if pid is None else self._footprint(site, pid, at_s, disks)
         if held is None:
             return Sample(site, at_s, "down", told_s=at_s)
-        if self._sites.lives[site].paused:
+        if self._sites.is_paused(site):
             return Sample(site, at_s, "paused", told_s=at_s, held=held)
         direct = self._sites.direct
         try:

@@ -15,6 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -26,6 +27,7 @@ from chaos.harness.pair.asked import AskedSites
 from chaos.harness.pair.files.spoiled import Spoiled
 from chaos.harness.pair.parts import GATEWAY_LINKS, PLAIN, Parts
 from chaos.harness.pair.servers.servers import Servers
+from chaos.harness.steps.table import TrapTable
 from chaos.servers.ports import free_ports
 from gateway.demo.child import start_child
 from gateway.demo.files import write_files
@@ -37,6 +39,7 @@ SEGMENT_BYTES = 256 << 10  # small, so that segments come and go within a run
 FLUSH_INTERVAL_S = 2.0  # likewise: what a storage has applied is durable soon, and the logs are trimmed
 START_S = 120.0
 STOP_S = 30.0
+GONE_S = 5.0  # that a process takes to end after its SIGKILL
 POLL_S = 0.01
 _DEFECT = "This is a defect of twinlog"  # how the product says that it does not know an error
 _LAST_LINES = 12
@@ -62,14 +65,16 @@ class Lives:
 
 class RealSites(AskedSites):
     """`links`: link -> the address of its proxy; `upstream`: link -> that of the one who is called. `bug`: a planted one, of
-    every gateway. `environ`: what gateways get besides. `before_kill` gets the process that is about to be killed. `servers`
-    are started by their own `start`, before `configure`."""
+    every gateway. `environ`: what the gateway of each site gets besides. `before_kill` gets the process that is about to be
+    killed. `traps`: where faults happen at steps, the table of each site. `servers` are started by their own `start`, before
+    `configure`. `foreseen`: how the last line of a traceback begins that a gateway may log."""
 
     def __init__(
-        self, folder: Path, bug: str = "", environ: Mapping[str, str] | None = None, parts: Parts = PLAIN,
-        before_kill: Callable[[int], object] = lambda pid: None,
+        self, folder: Path, bug: str = "", environ: Mapping[str, Mapping[str, str]] | None = None, parts: Parts = PLAIN,
+        before_kill: Callable[[int], object] = lambda pid: None, traps: Mapping[str, TrapTable] | None = None,
     ) -> None:
         self.folder, self.bug, self._environ, self._before_kill = folder, bug, environ or {}, before_kill
+        self.traps = traps or {}
         self.servers = Servers(parts, folder)
         listen = self.servers.listen
         first, second, *others = (f"127.0.0.1:{port}" for port in free_ports(2 + len(GATEWAY_LINKS), self.servers.ports))
@@ -78,6 +83,7 @@ class RealSites(AskedSites):
         self.upstream = {**{link: self._addresses[link[2]] for link in GATEWAY_LINKS}, **self.servers.upstream}
         self.lives = {site: Lives() for site in SITES}
         self._died: list[tuple[str, int]] = []
+        self.foreseen = {"twinlog.errors."}
         self.starting = threading.Lock()  # while somebody holds it, no gateway starts
         self.spoiled = Spoiled()
         self.mute: list[str] = []  # refusals that do not say why
@@ -131,10 +137,9 @@ class RealSites(AskedSites):
     def start(self, site: str) -> None:
         """Returns at once. Nothing to do while it runs."""
         life = self.lives[site]
-        module = ["chaos.harness.bugs.launch", self.bug] if self.bug else ["twinlog"]
         config = life.config or self.folder / site / "site.toml"
-        command = [sys.executable, "-m", *module, "serve", "--config", str(config)]
-        environ = {**child_environ(), **self.servers.environ(site), **self._environ}
+        command = [sys.executable, "-m", *self._module(site), "serve", "--config", str(config)]
+        environ = {**child_environ(), **self.servers.environ(site), **self._environ.get(site, {})}
         environ |= {"PYTHONPATH": str(life.tree)} if life.tree else {}
         with self.starting, (self.folder / site / "site.log").open("ab") as log:
             if self.is_running(site):
@@ -149,6 +154,12 @@ class RealSites(AskedSites):
         for site in dead:
             self.start(site)
         return dead
+
+    def _module(self, site: str) -> list[str]:
+        """The product's command, or who runs it with something of the harness in its process."""
+        if self.traps:
+            return ["chaos.harness.steps.launch", str(self.traps[site].path), self.bug]
+        return ["chaos.harness.bugs.launch", self.bug] if self.bug else ["twinlog"]
 
     def start_and_wait(self, site: str) -> None:
         """Returns when it answers, on new servers where they were lost. Raises Unavailable when it does not in time."""
@@ -201,6 +212,16 @@ class RealSites(AskedSites):
         """True also while it is paused."""
         process = self.lives[site].process
         return process is not None and process.poll() is None
+
+    def is_paused(self, site: str) -> bool:
+        """True also when it stopped itself."""
+        pid = self.pid(site)
+        if self.lives[site].paused or pid is None:
+            return self.lives[site].paused
+        try:
+            return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+        except OSError:  # it ended meanwhile
+            return False
 
     def pid(self, site: str) -> int | None:
         process = self.lives[site].process
@@ -279,6 +300,15 @@ class RealSites(AskedSites):
         """It may have ended: it could not start on what it found."""
         self.lives[site].wanted = False
 
+    def excuse_kill(self, site: str) -> None:
+        """It was made to kill itself, once."""
+        process, killed = self.lives[site].process, (site, -signal.SIGKILL)
+        if killed not in self.died() and process is not None:
+            with suppress(subprocess.TimeoutExpired):  # somebody has started it again, who had seen it dead
+                process.wait(GONE_S)
+        if killed in self.died():
+            self._died.remove(killed)
+
     def _look(self, site: str) -> None:
         life = self.lives[site]
         if life.wanted and life.process is not None and (code := life.process.poll()) is not None:
@@ -317,6 +347,6 @@ class RealSites(AskedSites):
             except msgspec.DecodeError:
                 event = {}
             told = str(event.get("traceback") or "").strip().splitlines() if isinstance(event, dict) else []
-            if told and not told[-1].startswith("twinlog.errors."):
+            if told and not told[-1].startswith(tuple(self.foreseen)):
                 found.append(f"{event.get('event')}: {' | '.join(part.strip() for part in told[-3:])}")
         return list(dict.fromkeys(found))

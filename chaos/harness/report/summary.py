@@ -11,12 +11,15 @@ from pathlib import Path
 import msgspec
 from rich.table import Table
 
+from chaos.harness.faults.steps import NOT_REACHED
+from chaos.harness.pair.commands import BY_PLAN
 from chaos.harness.report.figures import totals
 from chaos.harness.run import Run
 
 
 class Line(msgspec.Struct, frozen=True):
-    """One run. `faults` came about, commands included; `stuck`: no documented command helped."""
+    """One run. `faults` came about, commands included; `typed`: commands that brought it back; `unreached`: steps at which
+    something was to happen, and which were not passed; `stuck`: no documented command helped."""
 
     name: str
     workload: str
@@ -29,15 +32,18 @@ class Line(msgspec.Struct, frozen=True):
     without_writes_s: float
     without_reads_s: float
     lasted_s: float
+    typed: int = 0
+    unreached: int = 0
 
 
 def line_of(name: str, run: Run) -> Line:
     found = totals(run.history)
     stuck = sum(violation.checker == "stuck" for violation in run.violations)
-    faults = sum(not span.skipped for span in run.spans)
+    unreached = sum(span.told.endswith(NOT_REACHED) for span in run.spans)
+    faults = sum(not span.skipped for span in run.spans) - unreached
     return Line(
         name, run.plan.workload, faults, found.operations, found.acknowledged, found.unknown, len(run.violations), stuck,
-        found.without_writes_s, found.without_reads_s, run.lasted_s,
+        found.without_writes_s, found.without_reads_s, run.lasted_s, sum(each.why != BY_PLAN for each in run.typed), unreached,
     )
 
 
@@ -48,21 +54,22 @@ def total(lines: Sequence[Line]) -> Line:
     return Line(
         "all", "", summed("faults"), summed("operations"), summed("acknowledged"), summed("unknown"), summed("violations"),
         summed("stuck"), max(line.without_writes_s for line in lines), max(line.without_reads_s for line in lines),
-        sum(line.lasted_s for line in lines),
+        sum(line.lasted_s for line in lines), summed("typed"), summed("unreached"),
     )
 
 
 def summary(lines: Sequence[Line]) -> Table:
     table = Table(box=None, pad_edge=False)
-    table.add_column("run")
+    table.add_column("run", overflow="fold")
     table.add_column("workload")
-    for name in ("faults", "operations", "acknowledged", "unknown", "violations", "stuck", "no writes", "no reads", "took"):
+    counts = ("faults", "unreached", "typed", "operations", "acknowledged", "unknown", "violations", "stuck")
+    for name in (*counts, "no writes", "no reads", "took"):
         table.add_column(name, justify="right")
     for line in (*lines, total(lines)) if len(lines) > 1 else lines:
         table.add_row(
-            line.name, line.workload, f"{line.faults:,}", f"{line.operations:,}", f"{line.acknowledged:,}", f"{line.unknown:,}",
-            str(line.violations), str(line.stuck), f"{line.without_writes_s:.2f} s", f"{line.without_reads_s:.2f} s",
-            f"{line.lasted_s:.0f} s",
+            line.name, line.workload, f"{line.faults:,}", str(line.unreached), str(line.typed),
+            f"{line.operations:,}", f"{line.acknowledged:,}", f"{line.unknown:,}", str(line.violations), str(line.stuck),
+            f"{line.without_writes_s:.2f} s", f"{line.without_reads_s:.2f} s", f"{line.lasted_s:.0f} s",
         )
     return table
 

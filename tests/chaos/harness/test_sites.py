@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -12,6 +13,7 @@ import pytest
 
 from chaos.harness.pair import sites
 from chaos.harness.pair.sites import RealSites
+from tests.processes import wait_for
 
 
 @pytest.fixture
@@ -76,3 +78,33 @@ def test_once_the_pair_is_whole_nobody_may_refuse_any_more(pair: RealSites) -> N
     assert pair.refusal("a") == ""
     assert not pair.spoiled.newest
     assert list(pair.died()) == [("a", 3)]
+
+
+def test_one_kill_is_excused_and_no_other_end(pair: RealSites, monkeypatch: pytest.MonkeyPatch) -> None:
+    def start_child(command: list[str], log: Any, **rest: Any) -> subprocess.Popen[bytes]:
+        process = subprocess.Popen([sys.executable, "-c", "import os; os.kill(os.getpid(), 9)"])
+        process.wait()
+        return process
+
+    pair.start("a")
+    monkeypatch.setattr(sites, "start_child", start_child)
+    pair.start("a")
+    pair.start("b")
+    pair.start("b")
+    pair.excuse_kill("b")
+    assert sorted(pair.died()) == [("a", -signal.SIGKILL), ("a", 3), ("b", -signal.SIGKILL)]
+    pair.excuse_kill("a")
+    assert sorted(pair.died()) == [("a", 3), ("b", -signal.SIGKILL)]
+
+
+def test_a_gateway_that_stopped_itself_is_known(pair: RealSites, monkeypatch: pytest.MonkeyPatch) -> None:
+    def start_child(command: list[str], log: Any, **rest: Any) -> subprocess.Popen[bytes]:
+        return subprocess.Popen([sys.executable, "-c", "import os, signal; os.kill(os.getpid(), 19); signal.pause()"])
+
+    monkeypatch.setattr(sites, "start_child", start_child)
+    pair.start("a")
+    assert wait_for(lambda: pair.is_paused("a"))
+    pair.resume("a")
+    assert wait_for(lambda: not pair.is_paused("a"))
+    pair.kill("a")
+    assert not pair.is_paused("a")

@@ -15,7 +15,7 @@ import pytest
 
 from chaos.disk_faults.control import DiskFaults, failing
 from chaos.fault_lines import Fault
-from chaos.harness.faults.files import BrokenFiles, PoweredFiles, environ_of
+from chaos.harness.faults.files import PoweredFiles, environ_of
 from chaos.harness.faults.kind import Stage
 from chaos.harness.faults.power import PowerLost
 from chaos.harness.faults.processes import OnProcess
@@ -35,9 +35,9 @@ class Pair:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.powered = folder, PoweredFiles(folder, 1)
-        self.sites = RealSites(
-            folder, "", environ_of(None, self.powered), before_kill=self.powered.losses.processes.cut
-        )
+        processes = self.powered.losses.processes
+        environs = dict.fromkeys("ab", environ_of(processes))
+        self.sites = RealSites(folder, "", environs, before_kill=processes.cut)
         self.active: str | None = "a"
         self.stage = Stage(self.sites, NOTHING, NOTHING, lambda: self.active, None, self.powered)
 
@@ -162,7 +162,7 @@ def test_a_call_that_fails_by_a_rule_is_not_recorded(tmp_path: Path) -> None:
     path.write_bytes(b"before, and so durable")
     powered.losses.renewed(path.parent)
     with DiskFaults(tmp_path / "table") as faults:
-        with child("calls", environ_of(BrokenFiles(tmp_path, faults), powered)) as program:
+        with child("calls", environ_of(faults, powered.losses.processes)) as program:
             faults.begin(path.parent, failing("EIO"))
             assert program.ask(f"unlink {path}").endswith("EIO")
             assert program.ask(f"hold {path}").endswith("ok")
@@ -176,4 +176,4 @@ def test_only_such_plans_need_the_record() -> None:
     assert need_the_record([Fault(1, "crash", "a"), Fault(1, "power-loss", "both")])
     assert not need_the_record([Fault(1, "crash", "a"), Fault(1, "disk-hangs", "a", 1, "wal")])
     assert not need_the_library([Fault(1, "power-loss", "both")])
-    assert environ_of(None, None) == {}
+    assert environ_of() == {}

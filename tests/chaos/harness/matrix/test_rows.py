@@ -9,11 +9,12 @@ import pytest
 from chaos.harness.courses import scenarios
 from chaos.harness.matrix.record import PROJECT
 from chaos.harness.matrix.rows import ROWS, Row
+from chaos.harness.steps.families import FAMILIES
 
 
 def test_every_scenario_belongs_to_a_row_and_every_row_names_scenarios_that_are_there() -> None:
     named = {scenario for row in ROWS for scenario in row.scenarios}
-    assert named == set(scenarios())
+    assert named == {*scenarios(), *FAMILIES}
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)

@@ -16,7 +16,7 @@ class Terminal(Commands):
         super().__init__(Path(), lambda: 5.0, lambda line: None)
         self._shown, self._refused = shown, refused
 
-    async def _execute(self, words: list[str], why: str) -> Typed:
+    async def _execute(self, words: list[str], why: str, killed_after_s: float | None = None) -> Typed:
         output, code = "", 0
         if words[0] == "validate":
             output = json.dumps({"loss": self._shown.pop(0)})

@@ -1,0 +1,1 @@
+"""Clocks of one process that jump and drift, by a library that stands between it and libc."""
