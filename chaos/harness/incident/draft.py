@@ -14,7 +14,7 @@ import msgspec
 
 from chaos.fault_lines import Fault, fault_text
 from chaos.harness.incident.found import Found, Remark
-from chaos.harness.incident.lives import lives
+from chaos.harness.incident.lives import lives, until_the_end
 from chaos.harness.incident.outages import outages
 from chaos.harness.incident.record import Asked, Record
 
@@ -34,6 +34,7 @@ class Incident(msgspec.Struct, frozen=True):
 
 
 def incident(record: Record) -> Incident:
+    record = until_the_end(record)
     ends, remarks = lives(record)
     broken, others = outages(record, ends)
     commands, more = _commands(record.asked)

@@ -11,13 +11,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
+from msgspec.structs import replace
+
 from chaos.harness.incident.found import Found, Remark
 from chaos.harness.incident.record import Asked, Event, Record
 
 SILENCE_S = 5.0  # a standby speaks of a silent active after so long (gateway/site/serving_judgement.py)
 BEFORE_S = 2.0  # of what somebody typed because of it, when nothing else says when it began
+TOGETHER_S = 60.0  # both sites stop within it, and nobody starts them: the pair was stopped
 AWAKE_S = 1.5  # behind the opening of another one, which waits for its lease: by then an active that runs has said so
 _OTHER = {"a": "b", "b": "a"}
+
+
+def until_the_end(record: Record) -> Record:
+    """The record up to the moment at which the pair is stopped, if it ends so: what one site then says of the other is no
+    news."""
+    stops = [_last_stop([each for each in record.events if each.site == site]) for site in _OTHER]
+    times = sorted(stop.at_s for stop in stops if stop is not None)
+    if len(times) < 2 or times[1] - times[0] > TOGETHER_S or any(each.at_s > times[0] for each in record.asked):
+        return record
+    return replace(record, events=[each for each in record.events if each.at_s <= times[0]])
 
 
 def lives(record: Record) -> tuple[list[Found], list[Remark]]:
@@ -69,16 +82,21 @@ def _because_of(site: str, asked: Asked) -> bool:
 
 
 def _last(site: str, events: Sequence[Event], record: Record, found: list[Found]) -> list[Remark]:
-    """The end of the last process of a site, if it has one: a fault when the other site continued."""
-    begun = max((at for at, each in enumerate(events) if each.name == "started"), default=0)
-    stop = next((each for each in events[begun:] if each.name == "stopping"), None)
+    """The end of the last process of a site, if it has one: a fault, unless nothing comes after it."""
+    stop = _last_stop(events)
     if stop is None:
         return []
-    later = [each for each in record.events if each.site != site and each.at_s > stop.at_s and each.name in ("role", "trouble")]
+    later = any(each.at_s > stop.at_s for each in record.events if each.site != site)
     if later or any(each.at_s > stop.at_s for each in record.asked):
         found.append(Found(stop.at_s, "terminate", site, (stop.source, "and it was not started again")))
         return []
-    return [Remark(stop.at_s, f"site {site} is stopped, and no more is known of it: {stop.source}")]
+    return [Remark(stop.at_s, f"the pair is stopped, and no more is known: {stop.source}")]
+
+
+def _last_stop(events: Sequence[Event]) -> Event | None:
+    """Returns where the last process of a site began to stop, if it did."""
+    begun = max((at for at, each in enumerate(events) if each.name == "started"), default=0)
+    return next((each for each in events[begun:] if each.name == "stopping"), None)
 
 
 def _stopped(record: Record, ends: Sequence[Found]) -> list[Found]:

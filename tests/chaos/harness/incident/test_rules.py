@@ -63,9 +63,12 @@ async def test_when_nobody_noticed_the_end_that_is_said(tmp_path: Path) -> None:
 async def test_a_gateway_that_was_stopped_and_not_started_is_terminated_if_the_pair_went_on(tmp_path: Path) -> None:
     stop: Line = (20.0, "b", "stopping", {})
     assert told(await found_in(tmp_path, [*STARTED, stop, (25.0, "a", "trouble", LATE)])) == [("terminate", "b", None)]
-    both = await found_in(tmp_path, [*STARTED, stop, (21.0, "a", "stopping", {})])
+    both = await found_in(tmp_path, [*STARTED, stop, (20.5, "a", "trouble", LATE), (22.0, "a", "stopping", {})])
     assert not both.faults
-    assert [each.text.partition(",")[0] for each in both.remarks] == ["site b is stopped", "site a is stopped"]
+    assert [each.text.partition(",")[0] for each in both.remarks] == ["the pair is stopped"]
+    asked = {**ASKED, "kind": "degrade", "to": None}
+    (tmp_path / "journal.db").unlink(missing_ok=True)
+    assert ("terminate", "b", None) in told(await found_in(tmp_path, [*STARTED, stop, (40.0, "a", "stopping", {})], asked))
 
 
 async def test_an_active_that_answers_nobody_while_another_opens_ran_and_was_not_stopped(tmp_path: Path) -> None:
