@@ -70,8 +70,8 @@ bench-hostile: setup ## what one hostile client does to everybody else (ARGS='--
 fuzz: setup ## the hot path against the plain routes, 40,000 requests of another seed each time (ARGS="--requests 400000 --seed 7")
 	@$(BIN)/python -m tests.gateway.http.differential $(ARGS)
 
-chaos: setup ## every scenario on a pair of real processes behind Toxiproxy, with reports; needs Go once (ARGS="active-killed resets")
-	@$(BIN)/python -m chaos run $(if $(ARGS),$(ARGS),all)
+chaos: setup ## every row of the fault matrix on pairs of real processes behind Toxiproxy, with reports; needs Go once (ARGS="disk-full --runs 3")
+	@$(BIN)/python -m chaos matrix $(ARGS)
 
 simulate: setup ## the whole pair on virtual time, one seed after the other (ARGS="--seeds 100000 --seed 0 --minutes 60")
 	@$(BIN)/python -m chaos simulate $(ARGS)
