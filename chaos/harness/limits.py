@@ -20,7 +20,7 @@ STOPPING = ("pause", "pause-at", "wait-at")
 _OF_DISKS = frozenset(kind.name for kind in DISKS)
 
 
-def limits_of(faults: Sequence[Fault]) -> Limits:
+def limits_of(faults: Sequence[Fault], recovery_s: float = WITHIN_S) -> Limits:
     """The limits of a run with these faults."""
     onto_clients = [
         fault.for_s for fault in faults
@@ -31,7 +31,7 @@ def limits_of(faults: Sequence[Fault]) -> Limits:
         if fault.kind in (*STOPPING, *CUTTING) or (fault.kind in _OF_DISKS and fault.how.partition("/")[0] == "disk")
     ]  # a site acts on the register's value once it has made it durable
     return Limits(
-        answer_slack_s=ANSWER_SLACK_S, recovery_s=WITHIN_S, travel_slack_s=TRAVEL_S + max(onto_clients, default=0.0),
+        answer_slack_s=ANSWER_SLACK_S, recovery_s=recovery_s, travel_slack_s=TRAVEL_S + max(onto_clients, default=0.0),
         mode_slack_s=MODE_SLACK_S + max(stopped, default=0.0), risk_slack_s=RISK_SLACK_S, heard_slack_s=HEARD_SLACK_S,
         trim_slack_s=TRIM_SLACK_S,
     )

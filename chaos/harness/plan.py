@@ -13,15 +13,17 @@ import msgspec
 from chaos.fault_lines import Fault, fault_text, parse_fault
 from chaos.harness.faults.registry import BY_NAME
 from chaos.harness.pair.parts import NEEDS, need_of
+from chaos.harness.pair.recovery import WITHIN_S
 from chaos.harness.traffic.workloads import WORKLOADS
 from twinlog.errors import InvalidInput
 
-_NUMBERS = {"seed": int, "clients": int, "rate": float, "seconds": float}
+_NUMBERS = {"seed": int, "clients": int, "rate": float, "seconds": float, "recovery": float}
 
 
 class HarnessPlan(msgspec.Struct, frozen=True):
-    """`rate`: operations a second, by all clients together; `seconds`: the time of one round of the faults. `needs`: the parts
-    of a pair without which the plan has no meaning, in words of NEEDS (pair/parts.py)."""
+    """`rate`: operations a second, by all clients together; `seconds`: the time of one round of the faults; `recovery`: so many
+    seconds later the pair must be whole again. `needs`: the parts of a pair without which the plan has no meaning, in words of
+    NEEDS (pair/parts.py)."""
 
     about: str = ""
     seed: int = 0
@@ -31,6 +33,7 @@ class HarnessPlan(msgspec.Struct, frozen=True):
     seconds: float = 30.0
     faults: tuple[Fault, ...] = ()
     needs: tuple[str, ...] = ()
+    recovery: float = WITHIN_S
 
 
 def text(plan: HarnessPlan) -> str:
@@ -38,7 +41,8 @@ def text(plan: HarnessPlan) -> str:
     lines = [f"# {plan.about}"] if plan.about else []
     lines += [f"needs {' '.join(plan.needs)}"] if plan.needs else []
     lines += [f"seed {plan.seed}", f"workload {plan.workload}", f"clients {plan.clients}"]
-    lines += [f"rate {plan.rate:g}", f"seconds {plan.seconds:g}", *(fault_text(fault) for fault in plan.faults)]
+    lines += [f"rate {plan.rate:g}", f"seconds {plan.seconds:g}", f"recovery {plan.recovery:g}"]
+    lines += [fault_text(fault) for fault in plan.faults]
     return "\n".join(lines) + "\n"
 
 
@@ -82,8 +86,8 @@ def sound(plan: HarnessPlan) -> HarnessPlan:
     """Returns it. Raises InvalidInput."""
     if plan.workload not in WORKLOADS:
         raise InvalidInput(f"workload {plan.workload!r} is none of {', '.join(WORKLOADS)}")
-    if plan.clients < 1 or plan.rate <= 0 or plan.seconds <= 0:
-        raise InvalidInput("clients, rate and seconds of a plan are more than 0")
+    if plan.clients < 1 or min(plan.rate, plan.seconds, plan.recovery) <= 0:
+        raise InvalidInput("clients, rate, seconds and recovery of a plan are more than 0")
     late = [fault for fault in plan.faults if not 0 <= fault.at_s <= plan.seconds]
     for fault in plan.faults:
         if (need := need_of(fault.target)) is not None and need not in plan.needs:

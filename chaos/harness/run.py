@@ -34,7 +34,7 @@ from chaos.harness.pair.files.stored import read_site, without_marks
 from chaos.harness.pair.health import Health
 from chaos.harness.pair.links import Links
 from chaos.harness.pair.parts import PLAIN, Parts
-from chaos.harness.pair.recovery import WITHIN_S, Recovery
+from chaos.harness.pair.recovery import Recovery
 from chaos.harness.pair.samples import Sample, Sampler
 from chaos.harness.pair.sites import SITES, RealSites
 from chaos.harness.pair.two_registers import watch_of
@@ -166,7 +166,7 @@ class Harness:
 
     # ---- the course of a run
     async def _main(self) -> None:
-        self.recorder.note(limits_of(self.plan.faults))
+        self.recorder.note(limits_of(self.plan.faults, self.plan.recovery))
         for site in SITES:
             self.sites.start(site)
         if not await self.health.wait_whole(START_S):
@@ -206,9 +206,9 @@ class Harness:
         await self.nemesis.heal_all()
         self.note("healed")
         self.recorder.note(Moment("healed", self.now_s()))
-        stuck = await self.recovery.bring_back()
+        stuck = await self.recovery.bring_back(self.plan.recovery)
         if stuck:
-            self.broken("P10", "stuck", f"{WITHIN_S:.0f} s after all faults no documented command had helped: {stuck}.")
+            self.broken("P10", "stuck", f"{self.plan.recovery:g} s after all faults no documented command had helped: {stuck}.")
             return False
         self.note("recovered")
         self.recorder.note(Moment("recovered", self.now_s()))

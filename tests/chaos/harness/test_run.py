@@ -43,6 +43,7 @@ SET_BACK = "workload registers\nseconds 14\nat 2 pause a for 6\nat 2.2 failover 
 UNTOLD = "workload sets\nseconds 14\nat 2 terminate b for 9\nat 2.5 fail-at a for 3 how coordinator.force.before\n"
 UNTOLD += "at 3 degrade active\n"
 THREADS = "workload sets\nseconds 12\nat 2 no-threads b for 5\nat 3 switchover b\n"
+RECOVERY_S = 40  # a pair that a planted bug holds up for ever is given up sooner
 PLANS = {
     "ack-before-remote": FAILOVER, "serves-when-woken": WOKEN, "answer-of-another": SLOW, "syncs-again": SYNC,
     "wal-not-synced": ALONE, "segment-name-not-synced": ALONE, "remote-log-not-synced": BOTH, "remote-name-not-synced": BOTH,
@@ -57,7 +58,7 @@ PLANS = {
 def command(folder: Path, plan: str, *options: str) -> list[str]:
     toxiproxy.fetch()
     path = folder / "plan.txt"
-    path.write_text(plan)
+    path.write_text(f"recovery {RECOVERY_S}\n{plan}")
     return [sys.executable, "-m", "chaos", "run", str(path), "--out", str(folder / "out"), *options]
 
 
