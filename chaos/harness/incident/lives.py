@@ -18,6 +18,8 @@ from chaos.harness.incident.record import Asked, Event, Record
 
 SILENCE_S = 5.0  # a standby speaks of a silent active after so long (gateway/site/serving_judgement.py)
 BEFORE_S = 2.0  # of what somebody typed because of it, when nothing else says when it began
+STALE_S = 1.0  # an error that shows so soon after news is of before
+NEWS = ("role", "started", "trouble is over")
 TOGETHER_S = 60.0  # both sites stop within it, and nobody starts them: the pair was stopped
 AWAKE_S = 1.5  # behind the opening of another one, which waits for its lease: by then an active that runs has said so
 _OTHER = {"a": "b", "b": "a"}
@@ -73,8 +75,17 @@ def _said_of(site: str, record: Record) -> list[tuple[float, str]]:
     said = [
         (each.at_s - SILENCE_S * (each.fields["about"] == "active"), f"by then: {each.source}") for each in record.events
         if each.site != site and each.name == "trouble" and each.fields.get("about") in ("peer", "way", "active")
+        and not _is_of_before(each, record)
     ]
     return said + [(each.at_s - BEFORE_S, f"before {each.source}") for each in record.asked if _because_of(site, each)]
+
+
+def _is_of_before(trouble: Event, record: Record) -> bool:
+    """A standby shows an old error of its way when it has just become one, or has just heard the active again."""
+    return trouble.fields.get("about") == "way" and any(
+        each.site == trouble.site and each.name in NEWS and each is not trouble and 0 <= trouble.at_s - each.at_s < STALE_S
+        for each in record.events
+    )
 
 
 def _because_of(site: str, asked: Asked) -> bool:

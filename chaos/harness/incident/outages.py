@@ -13,10 +13,9 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from chaos.harness.incident.found import Found, Remark, together
-from chaos.harness.incident.lives import SILENCE_S
+from chaos.harness.incident.lives import NEWS, SILENCE_S, STALE_S
 from chaos.harness.incident.record import Event, Record
 
-STALE_S = 1.0  # an error that shows so soon after a change of role, and goes soon, is of before
 PROBE_S = 5.5  # by then a site has asked again, and knows better (gateway/site/supervisor.py)
 _OTHER = {"a": "b", "b": "a"}
 _LINKS = (
@@ -137,7 +136,7 @@ def _is_stale(trouble: _Trouble, events: Sequence[Event]) -> bool:
     """It shows what was so before this site became a standby, or before it heard the other one again."""
     before = [
         each for each in events
-        if each.name in ("role", "started", "trouble is over") and each.at_s <= trouble.first.at_s and each is not trouble.first
+        if each.name in NEWS and each.at_s <= trouble.first.at_s and each is not trouble.first
     ]
     if trouble.about == "active":
         return any(each.name in ("role", "started") and each.at_s > trouble.from_s for each in before)

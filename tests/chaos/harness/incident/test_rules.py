@@ -54,6 +54,15 @@ async def test_a_start_without_an_end_is_that_of_a_killed_gateway(tmp_path: Path
     assert "by then: a: a.log line 4" in found.faults[0].sources[1]
 
 
+async def test_an_old_error_of_a_standby_is_no_witness_of_an_end(tmp_path: Path) -> None:
+    way = {**LATE, "about": "way"}
+    found = await found_in(tmp_path, [
+        *STARTED, (20.0, "b", "trouble is over", {"about": "active"}), (20.1, "b", "trouble", way),
+        (50.0, "a", "Started server process [9]", {}),
+    ], {**ASKED, "kind": "failover"})
+    assert told(found) == [("crash", "a", 22.0)], "two seconds before somebody asked for the failover at 30"
+
+
 async def test_when_nobody_noticed_the_end_that_is_said(tmp_path: Path) -> None:
     found = await found_in(tmp_path, [*STARTED, (50.0, "b", "Started server process [9]", {})])
     assert told(found) == [("crash", "b", 2.0)]
