@@ -32,7 +32,7 @@ def used_links(folder: Path) -> set[str]:
     """The links at which somebody connected."""
     told = (folder / "out" / "toxiproxy" / "toxiproxy.log").read_bytes().splitlines()
     lines = [json.loads(line) for line in told if line.startswith(b"{")]
-    return {line["name"] for line in lines if line["message"] == "Accepted client"}
+    return {line["name"] for line in lines if line.get("message") == "Accepted client"}
 
 
 def links_of(report: dict[str, Any]) -> set[str]:
