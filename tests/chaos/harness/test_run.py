@@ -26,11 +26,9 @@ SYNC = "workload sets\nseconds 8\nat 2 sync-fails a for 4 how wal/10\n"
 SET_BACK = "workload registers\nseconds 14\nat 2 pause a for 6\nat 2.2 failover b\nat 6 clock-jump a for 5 how -3600\n"
 DEGRADED = "workload sets\nseconds 14\nat 2 terminate b for 9\nat 2.5 fail-at a for 3 how coordinator.force.before\n"
 DEGRADED += "at 3 degrade active\n"
-THREADS = "workload sets\nseconds 12\nat 2 no-threads b for 5\nat 3 switchover b\n"
 PLANS = {
     "ack-before-remote": FAILOVER, "serves-when-woken": WOKEN, "answer-of-another": SLOW, "syncs-again": SYNC,
     "wall-clock-lease": SET_BACK, "degrades-first": DEGRADED,
-    "thread-believed": THREADS,
 }
 
 
