@@ -42,7 +42,6 @@ GIVEN_UP = (
 SET_BACK = "workload registers\nseconds 14\nat 2 pause a for 6\nat 2.2 failover b\nat 6 clock-jump a for 5 how -3600\n"
 UNTOLD = "workload sets\nseconds 14\nat 2 terminate b for 9\nat 2.5 fail-at a for 3 how coordinator.force.before\n"
 UNTOLD += "at 3 degrade active\n"
-THREADS = "workload sets\nseconds 12\nat 2 no-threads b for 5\nat 3 switchover b\n"
 RECOVERY_S = 40  # a pair that a planted bug holds up for ever is given up sooner
 PLANS = {
     "ack-before-remote": FAILOVER, "serves-when-woken": WOKEN, "answer-of-another": SLOW, "syncs-again": SYNC,
@@ -51,7 +50,7 @@ PLANS = {
     "ignore-crc": TURNED, "own-disk-alone": OLDER_WAL, "believes-an-older-register": OLDER_REGISTER,
     "leaks-a-descriptor": RESET, "keeps-every-segment": SEALED, "nothing-at-risk": CUT_OFF, "always-well": STUCK,
     "always-fresh": BEHIND, "metric-of-before": DEGRADED, "names-another-row": GIVEN_UP,
-    "wall-clock-lease": SET_BACK, "degrades-first": UNTOLD, "thread-believed": THREADS,
+    "wall-clock-lease": SET_BACK, "degrades-first": UNTOLD,
 }
 
 
