@@ -40,6 +40,7 @@ class Recovery:
         while self._now_s() < end_s:
             self._start_what_died()
             documents = await self._documents()
+            self._acts.look(documents)
             if is_whole(documents) and (await self._commands.ask("status")).code == 0:
                 if not await self._acts.mend_unseen(documents):
                     self._sites.foresee_nothing()
