@@ -59,7 +59,7 @@ BUGS = (
     ),
     HarnessBug(
         "own-disk-alone", "A restart believes its own disk, and does not ask the other DFS what that disk may have lost.", "P1",
-        "wal-restored", ("acknowledged", "receipts", "workload:sets", "prefix", "invariants"),
+        "wal-restored", ("linearizable", "acknowledged", "receipts", "workload:sets", "prefix", "invariants"),
         ((Activation, "_read_fenced", _read_own_disk_alone),),
     ),
     HarnessBug(

@@ -59,7 +59,8 @@ class Acts:
     async def mend_unseen(self, documents: Documents) -> bool:
         """A scrub of the disks of a pair that is whole names what is damaged and nobody has reported yet. False: nothing is."""
         spoiled = self._sites.spoiled
-        spoiled.damages = [each for each in spoiled.damages if each.is_there and not self._is_passed(each)]
+        self.look(documents)
+        spoiled.damages = [each for each in spoiled.damages if each.is_there]
         for damage in spoiled.damages:
             if await self._mend(damage, str(documents[damage.site]["role"])):
                 return True
@@ -67,9 +68,14 @@ class Acts:
             self._sites.foresee_nothing()
         return bool(spoiled.damages)
 
+    def look(self, documents: Documents) -> None:
+        """At damage that a site which answers must have read since: it counts no more, and is a find where it says nothing."""
+        spoiled = self._sites.spoiled
+        spoiled.damages = [each for each in spoiled.damages if each.site not in documents or not self._is_passed(each)]
+
     def _is_passed(self, damage: Damage) -> bool:
         """A start reads the whole WAL: what it has cut off or fetched since is whole, and what it read over is a find."""
-        if damage.part != "wal" or self._sites.lives[damage.site].starts == damage.starts:
+        if damage.part != "wal" or not damage.is_there or self._sites.lives[damage.site].starts == damage.starts:
             return False
         if not damage.is_cut:
             self._sites.spoiled.unreported.append(

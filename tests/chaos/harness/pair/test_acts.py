@@ -144,6 +144,17 @@ async def test_a_start_on_a_turned_bit_of_the_wal_is_a_find(hands: Acts, sites: 
     assert len(sites.spoiled.unreported) == 1
 
 
+async def test_a_site_that_answers_has_read_its_wal_whatever_its_role(hands: Acts, sites: RealSites) -> None:
+    damage(sites, "wal", "a/data/wal/1")
+    hands.look(pair("CLOSED"))
+    sites.lives["a"].starts += 1
+    hands.look(pair(None))
+    assert sites.spoiled.unreported == []
+    hands.look(pair("CLOSED"))
+    hands.look(pair("CLOSED"))
+    assert len(sites.spoiled.unreported) == 1
+
+
 async def test_a_start_mends_a_wal_that_was_cut(hands: Acts, sites: RealSites) -> None:
     damage(sites, "wal", "a/data/wal/1", is_cut=True)
     sites.lives["a"].starts += 1
