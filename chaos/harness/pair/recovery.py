@@ -46,7 +46,8 @@ class Recovery:
             for site in self._sites.revive():
                 self._note(f"the gateway of site {site} is started")
             documents = await self._documents()
-            self._acts.look(documents)
+            if self._acts is not None:
+                self._acts.look(documents)
             if is_whole(documents) and (await self._commands.ask("status")).code == 0:
                 if self._acts is None or not await self._acts.mend_unseen(documents):
                     return ""
