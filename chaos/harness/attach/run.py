@@ -25,6 +25,7 @@ from chaos.harness.epochs import with_epochs
 from chaos.harness.faults import commands, links
 from chaos.harness.faults.kind import Stage
 from chaos.harness.honesty import serving
+from chaos.harness.honesty.judge import status_looked_at
 from chaos.harness.honesty.known import Known
 from chaos.harness.limits import limits_of
 from chaos.harness.nemesis import Nemesis
@@ -46,7 +47,7 @@ from twinlog.errors import ConfigError, InvalidInput, TwinlogError, Unavailable
 
 LINKS_BROKEN = frozenset(kind.name for kind in links.KINDS)
 TYPED = frozenset(kind.name for kind in commands.KINDS)
-UNSEEN = ("processes", "invariants", "stopping")  # what needs a gateway's process, or its log
+UNSEEN = ("processes", "invariants", "stopping", "reported")  # what needs a gateway's process, or its log
 _SENTENCES = {"drained": "once the run's clients are idle, both sites apply all that was committed"}
 _UNSEEN = "; it needs a gateway's process or log, and cannot be seen from outside"
 
@@ -141,7 +142,8 @@ class Attachment:
         history = with_epochs(self.recorder.history(), self.watch.since)
         self.violations += serving.check(self.watch.samples, Known(history))
         own = [(promise, name, _SENTENCES.get(name, text) + _UNSEEN * (name in UNSEEN)) for promise, name, text in OWN]
-        violations, verdicts = await asyncio.to_thread(judge, history, self.workload, self.violations, (), own, UNSEEN)
+        looked = [status_looked_at(self.watch.samples)]
+        violations, verdicts = await asyncio.to_thread(judge, history, self.workload, self.violations, looked, own, UNSEEN)
         return Run(
             self.plan, 1, "", history, violations, verdicts, self.nemesis.spans, self.watch.samples, (), self.commands.typed,
             self.notes, self.now_s(), f"{self.config}: site a at {self.urls['a']}, site b at {self.urls['b']}; seen by its API"

@@ -5,7 +5,7 @@ What always holds: a word that nobody said is no evidence.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from chaos.checkers.violation import Violation
@@ -18,6 +18,11 @@ from chaos.harness.pair.commands import Accepted
 from chaos.harness.pair.samples import ANSWERS, Sample
 from chaos.harness.promises import Looked
 from chaos.history.history import History
+
+
+def status_looked_at(samples: Iterable[Sample]) -> Looked:
+    told = "no site says that it serves once a later epoch has opened; one that does not, says why"
+    return Looked("P8", serving.STATUS, told, sum(sample.role not in ANSWERS for sample in samples))
 
 
 def judged(
@@ -38,8 +43,7 @@ def judged(
     at_rest = sum(len(looks) for looks in rest[1:])
     answers = [sample for sample in in_order if sample.role not in ANSWERS]
     looked = [
-        Looked("P8", serving.STATUS, "no site says that it serves once a later epoch has opened; one that does not, says why",
-               len(answers)),
+        status_looked_at(in_order),
         Looked("P8", serving.MODE, "a status shows the mode that the register holds", len(answers)),
         Looked("P8", serving.POSITIONS, "an active shows no less than it has acknowledged",
                sum(sample.committed is not None and sample.serves for sample in answers)),
