@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 
-_HARNESS = ("run", "matrix", "soak", "list")
+_HARNESS = ("run", "matrix", "soak", "planted", "list")
 
 
 def _main(given: list[str]) -> int:

@@ -32,6 +32,9 @@ def arguments(given: list[str]) -> argparse.Namespace:
     for command in (run, rows, soak):
         _parts(command)
         command.add_argument("--record", type=Path, metavar="FILE", help="a line for each run is added to it")
+    planted = commands.add_parser("planted", help="each planted bug in its short plan: whether it is found, and by what")
+    planted.add_argument("bug", nargs="*", help=f"all, or some of {', '.join(BUGS)}")
+    planted.add_argument("--out", type=Path, help="a new folder for the reports")
     again = commands.add_parser("replay", help="the run of a report.json again")
     again.add_argument("report", type=Path)
     again.add_argument("--out", type=Path, help="a new folder for the report")
@@ -51,6 +54,8 @@ def _parts(command: argparse.ArgumentParser) -> None:
 def _check(parser: argparse.ArgumentParser, chosen: argparse.Namespace) -> None:
     if chosen.command == "run" and chosen.bug and chosen.bug not in BUGS:
         parser.error(f"--bug {chosen.bug}: there are {', '.join(BUGS)}")
+    if chosen.command == "planted" and any(bug not in BUGS for bug in chosen.bug):
+        parser.error(f"a planted bug is one of {', '.join(BUGS)}")
     if chosen.command == "matrix" and (chosen.runs < 1 or any(row not in BY_NAME for row in chosen.row)):
         parser.error(f"--runs is at least 1, and a row is one of {', '.join(BY_NAME)}")
     if getattr(chosen, "minutes", None) is not None and chosen.minutes <= 0:

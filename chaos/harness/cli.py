@@ -1,7 +1,9 @@
-"""The commands `run`, `matrix`, `soak`, `list` and, of a report.json, `replay`: runs on real processes, and their reports.
+"""The commands `run`, `matrix`, `soak`, `planted`, `list` and, of a report.json, `replay`: runs on real processes, and their
+reports.
 
 What always holds: what ran is left in a folder, with a page; nothing that was started is left running. Exit codes: 0 all that
-was checked held, 1 a promise broke, 2 wrong usage or something is not installed, 3 the harness itself could not continue.
+was checked held (of `planted`: every bug was found), 1 a promise broke, 2 wrong usage or something is not installed, 3 the
+harness itself could not continue.
 """
 
 from __future__ import annotations
@@ -14,13 +16,13 @@ from collections.abc import Iterator
 from rich.console import Console
 
 from chaos.harness.arguments import arguments
-from chaos.harness.courses import Course, of_a_report, of_a_soak, of_rows, of_scenarios, parts_of
+from chaos.harness.courses import Course, of_a_report, of_a_soak, of_bugs, of_rows, of_scenarios, parts_of
 from chaos.harness.matrix.record import add, commit_here, recorded
 from chaos.harness.pair.servers.servers import check_installed
 from chaos.harness.report.kept import keep, new_folder, tidy
 from chaos.harness.report.summary import Line, line_of, summary, write_summary
 from chaos.harness.run import Harness
-from chaos.harness.screen import console_of, show, show_list
+from chaos.harness.screen import console_of, show, show_found, show_list
 from chaos.servers import toxiproxy
 from chaos.servers.janitor import employ
 from gateway.stopping import Stopped, stopping
@@ -51,6 +53,8 @@ def _courses(chosen: argparse.Namespace) -> Iterator[Course] | list[Course]:
         return of_a_soak(chosen)
     if chosen.command == "matrix":
         return of_rows(chosen)
+    if chosen.command == "planted":
+        return list(of_bugs(chosen))
     return [of_a_report(chosen.report)] if chosen.command == "replay" else list(of_scenarios(chosen))
 
 
@@ -63,6 +67,7 @@ def _run(console: Console, chosen: argparse.Namespace) -> int:
         check_installed(parts)
     employ()
     lines: list[Line] = []
+    found: dict[str, set[str]] = {}  # by course: checkers that were violated
     record, commit = getattr(chosen, "record", None), commit_here()
     for course in courses:
         own = folder if alone else folder / course.name
@@ -72,6 +77,7 @@ def _run(console: Console, chosen: argparse.Namespace) -> int:
         run = asyncio.run(harness.execute())
         show(console, run, keep(run, course.name, own))
         lines.append(line_of(course.name, run))
+        found[course.name] = {violation.checker for violation in run.violations}
         if record is not None and not course.bug:
             add(record, recorded(run, course.row, course.scenario, commit))
         if course.row or "/" in course.scenario:
@@ -79,4 +85,6 @@ def _run(console: Console, chosen: argparse.Namespace) -> int:
         if not alone:
             write_summary(folder, lines)
     console.print(summary(lines) if lines else "every scenario has run as often as that: nothing is left to run")
+    if chosen.command == "planted":
+        return 0 if show_found(console, found) else 1
     return 1 if any(line.violations for line in lines) else 0

@@ -17,10 +17,12 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from chaos.harness.bugs.bugs import BUGS
+from chaos.harness.bugs.plans import plan_of
 from chaos.harness.draw import drawn
 from chaos.harness.matrix.record import read
 from chaos.harness.matrix.rows import BY_NAME, ROWS, Row
-from chaos.harness.pair.parts import Parts
+from chaos.harness.pair.parts import PLAIN, Parts
 from chaos.harness.plan import HarnessPlan, parse
 from chaos.harness.report.kept import read_back
 from chaos.harness.steps.families import FAMILIES, RATE, SECONDS
@@ -75,6 +77,11 @@ def family(name: str) -> Iterator[tuple[str, HarnessPlan]]:
     about, shorts = FAMILIES[name]
     for short in shorts():
         yield short.name, HarnessPlan(f"{about} {short.name}", rate=RATE, seconds=SECONDS, faults=short.faults)
+
+
+def of_bugs(chosen: argparse.Namespace) -> Iterator[Course]:
+    for bug in chosen.bug or BUGS:
+        yield Course(bug, parse(plan_of(bug)), PLAIN, bug=bug)
 
 
 def of_a_report(path: Path) -> Course:

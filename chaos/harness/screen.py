@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from rich.console import Console
@@ -37,6 +38,16 @@ def show(console: Console, run: Run, page: Path) -> None:
     if broken:
         console.print(f"violated: {broken}")
     console.print(f"not checked in this run: {unchecked}\nreport: {page}")
+
+
+def show_found(console: Console, found: Mapping[str, Collection[str]]) -> bool:
+    """Returns whether each planted bug was found by a checker that it names. `found`: bug -> checkers that were violated."""
+    table = Table("planted bug", "", "violated", box=None, pad_edge=False)
+    missed = [name for name, checkers in found.items() if not set(checkers) & set(BUGS[name].checkers)]
+    for name, checkers in found.items():
+        table.add_row(name, "missed" if name in missed else "found", ", ".join(sorted(checkers)))
+    console.print(table)
+    return not missed
 
 
 def show_list(console: Console) -> None:

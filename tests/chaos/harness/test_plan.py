@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from chaos.fault_lines import Fault
+from chaos.harness.bugs.bugs import BUGS
+from chaos.harness.bugs.plans import PLANS, plan_of
 from chaos.harness.courses import scenarios
 from chaos.harness.faults.kind import Kind, Stage
 from chaos.harness.faults.registry import KINDS, effect_of
@@ -87,3 +89,10 @@ def test_every_scenario_can_be_read_and_says_what_happens(name: str) -> None:
 def test_what_is_wrong_is_told(source: str, told: str) -> None:
     with pytest.raises(InvalidInput, match=told):
         parse(source)
+
+
+def test_every_planted_bug_has_a_plan_that_can_be_read_and_a_scenario() -> None:
+    assert set(PLANS) == set(BUGS)
+    for name, bug in BUGS.items():
+        assert parse(plan_of(name)).faults
+        assert bug.scenario in scenarios()
