@@ -16,11 +16,9 @@ from gateway.demo.servers import child_environ
 
 pytestmark = [pytest.mark.pair, pytest.mark.long]
 
-PLANS = {
+PLANS = {  # others are kept as logs (test_kept.py)
     "killed": "workload sets\nseconds 16\nat 2 crash a for 6\nat 4 failover b\nat 13 switchover a\n",
-    "stopped": "workload registers\nseconds 18\nat 2 pause a for 8\nat 4 failover b\nat 15 switchover a\n",
     "degraded": "workload scanning\nseconds 18\nat 2 terminate b for 7\nat 5 degrade active\nat 14 resync active\n",
-    "cut": "workload registers\nseconds 16\nat 2 black-hole a>b for 9\n",
 }
 OF_PEOPLE = ("failover", "switchover", "rejoin", "degrade", "resync")
 
