@@ -13,6 +13,7 @@ import pytest
 
 from chaos.servers.hdfs_cluster import HdfsCluster
 from gateway.service.port import WriteResult
+from gateway.site import facts
 from remote_log.dfs.hdfs import writer as hdfs_writer
 from remote_log.dfs.hdfs.client import HdfsSettings
 from remote_log.dfs.hdfs.dfs import HdfsDfs
@@ -30,6 +31,7 @@ pytestmark = pytest.mark.long
 
 ROWS = 15
 RECOVERED_S = 600.0  # HDFS closes the file of a writer whose DataNode died after some 90 s; the rest is for load
+LOOK_S = 30.0  # of a preflight at a DFS: a NameNode on a loaded machine took more than the product's 2 s
 LEASE_S = 3.0  # each frame proves it anew; one that a loaded machine syncs late must not have the preflight refuse
 _folders = count(1)
 
@@ -42,7 +44,10 @@ def other_hdfs(shared_hdfs: HdfsCluster, tmp_path_factory: pytest.TempPathFactor
 
 
 @pytest.fixture
-async def pair(hdfs: HdfsCluster, other_hdfs: HdfsCluster, tmp_path: Path) -> AsyncIterator[Pair]:
+async def pair(
+    hdfs: HdfsCluster, other_hdfs: HdfsCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Pair]:
+    monkeypatch.setattr(facts, "LOOK_TIMEOUT_S", LOOK_S)
     root = f"/pair{next(_folders)}"
     clusters = {"a": hdfs, "b": other_hdfs}
     clients: list[HdfsDfs] = []
