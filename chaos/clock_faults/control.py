@@ -8,13 +8,12 @@ The layout is that of interposed.c.
 from __future__ import annotations
 
 import ctypes
-import mmap
-import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
 
 from chaos.disk_faults.library import compiled
+from chaos.shared_table import is_mapped_by, mapped
 
 VARIABLE = "CLOCK_FAULTS_TABLE"
 MAGIC = b"clkflt1"
@@ -37,12 +36,7 @@ class ClockFaults:
     def __init__(self, path: Path) -> None:
         self.path = path.absolute()
         self._library = compiled(SOURCE, "clock-faults")
-        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        try:
-            os.ftruncate(descriptor, ctypes.sizeof(_Table))
-            self._table = _Table.from_buffer(mmap.mmap(descriptor, ctypes.sizeof(_Table)))
-        finally:
-            os.close(descriptor)
+        self._table = mapped(self.path, _Table)
         self._table.magic = MAGIC
         self._table.rate = self._table.rate_before = MILLION
 
@@ -51,10 +45,7 @@ class ClockFaults:
 
     def is_attached(self, pid: int) -> bool:
         """Returns whether the process looks at this table."""
-        try:
-            return str(self.path) in Path(f"/proc/{pid}/maps").read_text()
-        except FileNotFoundError:
-            return False
+        return is_mapped_by(pid, self.path)
 
     @property
     def rate(self) -> float:

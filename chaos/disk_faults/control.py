@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ctypes
 import errno
-import mmap
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from types import TracebackType
 from typing import Self
 
 from chaos.disk_faults.library import library
+from chaos.shared_table import is_mapped_by, mapped
 from twinlog.errors import InvalidInput
 
 VARIABLE = "DISK_FAULTS_TABLE"
@@ -85,13 +85,7 @@ class DiskFaults:
     def __init__(self, path: Path) -> None:
         self.path = path.absolute()
         self._library = library()
-        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        try:
-            os.ftruncate(descriptor, ctypes.sizeof(_Table))
-            memory = mmap.mmap(descriptor, ctypes.sizeof(_Table))
-        finally:
-            os.close(descriptor)
-        self._table: _Table | None = _Table.from_buffer(memory)
+        self._table: _Table | None = mapped(self.path, _Table)
         self._table.magic = MAGIC
         self._last = 0
 
@@ -100,10 +94,7 @@ class DiskFaults:
 
     def is_attached(self, pid: int) -> bool:
         """Returns whether the process looks at this table."""
-        try:
-            return str(self.path) in Path(f"/proc/{pid}/maps").read_text()
-        except FileNotFoundError:
-            return False
+        return is_mapped_by(pid, self.path)
 
     def begin(self, prefix: Path, rule: Rule) -> int:
         """Returns the number of the rule, which is in force. Links in `prefix` are followed. Raises InvalidInput."""

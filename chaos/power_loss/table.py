@@ -7,13 +7,13 @@ and stands in the record, unless this raised; a process stays cut until it ends.
 from __future__ import annotations
 
 import ctypes
-import mmap
 import os
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from chaos.disk_faults.library import library
+from chaos.shared_table import mapped
 from twinlog.errors import InvalidInput, Unavailable
 
 VARIABLE = "POWER_LOSS_TABLE"
@@ -47,9 +47,7 @@ class RecordedProcesses:
         names = [os.fsencode(os.path.realpath(each)) for each in watched]
         if len(names) > FOLDERS or any(len(name) >= NAME_BYTES for name in (*names, os.fsencode(self.record))):
             raise InvalidInput(f"at most {FOLDERS} folders are recorded, and no path of {NAME_BYTES} bytes: {folder}")
-        with self._path.open("wb+") as file:
-            file.truncate(ctypes.sizeof(_Table))
-            self._table = _Table.from_buffer(mmap.mmap(file.fileno(), ctypes.sizeof(_Table)))
+        self._table = mapped(self._path, _Table)
         self._table.record = os.fsencode(self.record)
         for at, name in enumerate(names):
             self._table.folders[at].value = name

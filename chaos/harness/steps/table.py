@@ -8,12 +8,11 @@ more, and whoever waits at it continues.
 from __future__ import annotations
 
 import ctypes
-import mmap
-import os
 from collections.abc import Iterator
 from enum import IntEnum
 from pathlib import Path
 
+from chaos.shared_table import mapped
 from twinlog.errors import InvalidInput
 
 TRAPS = 16
@@ -48,14 +47,7 @@ class TrapTable:
 
     def __init__(self, path: Path, *, new: bool = False) -> None:
         self.path = path.absolute()
-        descriptor = os.open(self.path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT | os.O_TRUNC if new else 0), 0o600)
-        try:
-            if new:
-                os.ftruncate(descriptor, ctypes.sizeof(_Table))
-            memory = mmap.mmap(descriptor, ctypes.sizeof(_Table))
-        finally:
-            os.close(descriptor)
-        self._table = _Table.from_buffer(memory)
+        self._table = mapped(self.path, _Table, new=new)
         self._last = 0
 
     # ---- the harness
