@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import sys
 from collections.abc import Iterator
+from functools import partial
 
 from rich.console import Console
 
@@ -22,11 +22,10 @@ from chaos.harness.pair.servers.servers import check_installed
 from chaos.harness.report.kept import keep, new_folder, tidy
 from chaos.harness.report.summary import Line, line_of, summary, write_summary
 from chaos.harness.run import Harness
-from chaos.harness.screen import console_of, show, show_found, show_list
+from chaos.harness.screen import console_of, ended, show, show_found, show_list
 from chaos.servers import toxiproxy
 from chaos.servers.janitor import employ
-from gateway.stopping import Stopped, stopping
-from twinlog.errors import ConfigError, InvalidInput, TwinlogError
+from gateway.stopping import stopping
 
 
 def main(given: list[str]) -> int:
@@ -34,17 +33,7 @@ def main(given: list[str]) -> int:
     if chosen.command == "list":
         show_list(console)
         return 0
-    try:
-        with stopping():
-            return _run(console, chosen)
-    except Stopped:
-        return 3
-    except (ConfigError, InvalidInput) as error:
-        sys.stderr.write(f"{error.message}\n")
-        return 2
-    except TwinlogError as error:
-        sys.stderr.write(f"the harness could not continue: {error.message}\n")
-        return 3
+    return ended(partial(_run, console, chosen), "the harness could not continue")
 
 
 def _courses(chosen: argparse.Namespace) -> Iterator[Course] | list[Course]:
@@ -59,6 +48,11 @@ def _courses(chosen: argparse.Namespace) -> Iterator[Course] | list[Course]:
 
 
 def _run(console: Console, chosen: argparse.Namespace) -> int:
+    with stopping():
+        return _made(console, chosen)
+
+
+def _made(console: Console, chosen: argparse.Namespace) -> int:
     courses = _courses(chosen)
     alone = isinstance(courses, list) and len(courses) == 1
     folder = new_folder(chosen.out)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
 from rich.console import Console
@@ -19,12 +19,29 @@ from chaos.harness.promises import NOT_CHECKED, VIOLATED
 from chaos.harness.run import Run
 from chaos.harness.steps.families import FAMILIES
 from chaos.harness.traffic.workloads import WORKLOADS
+from gateway.stopping import Stopped
+from twinlog.errors import ConfigError, InvalidInput, TwinlogError
 
 WIDTH = 150  # where nobody says how wide the screen is
 
 
 def console_of() -> Console:
     return Console(highlight=False, markup=False, soft_wrap=True, width=None if sys.stdout.isatty() else WIDTH)
+
+
+def ended(work: Callable[[], int], otherwise: str) -> int:
+    """Returns the exit code: that of `work`; else 2 for wrong usage or something that is not installed, or 3, with a sentence
+    that `otherwise` begins."""
+    try:
+        return work()
+    except Stopped:
+        return 3
+    except (ConfigError, InvalidInput) as error:
+        sys.stderr.write(f"{error.message}\n")
+        return 2
+    except TwinlogError as error:
+        sys.stderr.write(f"{otherwise}: {error.message}\n")
+        return 3
 
 
 def show(console: Console, run: Run, page: Path) -> None:

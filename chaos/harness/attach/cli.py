@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
+from functools import partial
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -21,10 +22,10 @@ from chaos.harness.courses import read_plan
 from chaos.harness.plan import HarnessPlan, sound
 from chaos.harness.report.kept import keep, new_folder
 from chaos.harness.report.summary import line_of, summary
-from chaos.harness.screen import console_of, show
+from chaos.harness.screen import console_of, ended, show
 from chaos.harness.traffic.workloads import WORKLOADS
-from gateway.stopping import Stopped, stopping
-from twinlog.errors import ConfigError, InvalidInput, TwinlogError
+from gateway.stopping import stopping
+from twinlog.errors import InvalidInput
 
 MINUTES = 1.0
 
@@ -68,30 +69,23 @@ def plan_of(chosen: argparse.Namespace) -> HarnessPlan:
 
 
 def main(given: list[str]) -> int:
-    chosen = arguments(given)
-    console = console_of()
+    return ended(partial(_run, arguments(given)), "the run could not begin")
+
+
+def _run(chosen: argparse.Namespace) -> int:
+    console, plan = console_of(), plan_of(chosen)
+    server = server_at(chosen.toxiproxy) if chosen.toxiproxy else None
+    attachment = Attachment(plan, chosen.config, server, keep_tables=chosen.keep_tables, say=console.print)
     try:
-        plan = plan_of(chosen)
-        server = server_at(chosen.toxiproxy) if chosen.toxiproxy else None
-        attachment = Attachment(plan, chosen.config, server, keep_tables=chosen.keep_tables, say=console.print)
-        try:
-            with stopping():
-                console.print(attachment.look())
-                if not (chosen.yes or _agreed(attachment)):
-                    sys.stderr.write("nothing was begun\n")
-                    return 2
-                folder = new_folder(chosen.out)
-            run = asyncio.run(attachment.execute())
-        finally:
-            attachment.close()
-    except Stopped:
-        return 3
-    except (ConfigError, InvalidInput) as error:
-        sys.stderr.write(f"{error.message}\n")
-        return 2
-    except TwinlogError as error:
-        sys.stderr.write(f"the run could not begin: {error.message}\n")
-        return 3
+        with stopping():
+            console.print(attachment.look())
+            if not (chosen.yes or _agreed(attachment)):
+                sys.stderr.write("nothing was begun\n")
+                return 2
+            folder = new_folder(chosen.out)
+        run = asyncio.run(attachment.execute())
+    finally:
+        attachment.close()
     again = f"python -m chaos attach --config {chosen.config} --plan {folder / 'plan.txt'}"
     show(console, run, keep(run, "attached", folder, again + (f" --toxiproxy {chosen.toxiproxy}" if server else "")))
     line = line_of("attached", run)
