@@ -9,13 +9,13 @@ that it says now is news, and an opening that was seen before is none.
 from __future__ import annotations
 
 import sqlite3
-import threading
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
 import msgspec
 
+from chaos.harness.pair.watching import Watching
 from chaos.history.history import GivenUp, ModeRecorded, Opened
 from chaos.history.lines import Line
 from gateway.demo.files import PAIR
@@ -25,28 +25,19 @@ POLL_S = 0.02
 _decoder = msgspec.json.Decoder(PairState)
 
 
-class RegisterWatch:
+class RegisterWatch(Watching):
     """`note` takes the lines, in a thread of its own."""
 
     def __init__(self, database: Path, now_s: Callable[[], float], note: Callable[[Line], None]) -> None:
         self._database, self._now_s, self._note = database, now_s, note
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="register-watch", daemon=True)
+        super().__init__()
         self._last_id = 0
         self._seen: dict[int, PairState] = {}  # the changes, by their ids
-        self.value: PairState | None = None
-        self.error = ""  # what ended it before its time
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def stop(self) -> None:
-        self._ended.set()
-        self._thread.join()
+        self._value: PairState | None = None
 
     @property
-    def active(self) -> str | None:
-        return self.value.active if self.value is not None else None
+    def value(self) -> PairState | None:
+        return self._value
 
     def _run(self) -> None:
         before_s = self._now_s()
@@ -63,10 +54,10 @@ class RegisterWatch:
             for number, value in found:
                 again = self._seen.get(number) == value
                 for line in [ModeRecorded(value.epoch, value.mode, before_s)] if again else lines_of(
-                    self.value, value, before_s, now_s
+                    self._value, value, before_s, now_s
                 ):
                     self._note(line)
-                self._last_id, self.value, self._seen[number] = number, value, value
+                self._last_id, self._value, self._seen[number] = number, value, value
             before_s = looked_s
 
     def _read(self) -> list[tuple[int, PairState]]:

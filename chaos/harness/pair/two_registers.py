@@ -8,7 +8,6 @@ lines of their own (Apart) from when they may have begun: as register.py does, s
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -21,6 +20,7 @@ import msgspec
 
 from chaos.harness.pair.register import RegisterWatch, lines_of
 from chaos.harness.pair.sites import OTHER, SITES, RealSites
+from chaos.harness.pair.watching import Watching
 from chaos.history.history import Apart, Moment, Opened
 from chaos.history.lines import Line
 from chaos.history.registers import TwoRegisters
@@ -97,34 +97,21 @@ class Look(msgspec.Struct, frozen=True):
     found: tuple[tuple[int, RegisterEntry], ...]
 
 
-class TwoDfsWatch:
+class TwoDfsWatch(Watching):
     """As RegisterWatch. `files`: by site. `first_home`: the site on whose DFS the first value is decided."""
 
     def __init__(
         self, files: Mapping[str, RegisterFiles], first_home: str, now_s: Callable[[], float], note: Callable[[Line], None]
     ) -> None:
         self._files, self._first_home, self._now_s, self._note = files, first_home, now_s, note
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="register-watch", daemon=True)
+        super().__init__()
         self._registers = TwoRegisters()
         self._looked_s = dict.fromkeys(files, now_s())
         self._opened: set[tuple[int, str | None]] = set()
-        self.error = ""  # what ended it before its time
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def stop(self) -> None:
-        self._ended.set()
-        self._thread.join()
 
     @property
     def value(self) -> PairState | None:
         return self._registers.value
-
-    @property
-    def active(self) -> str | None:
-        return self.value.active if self.value is not None else None
 
     def _run(self) -> None:
         under_way: dict[str, Future[Look | None]] = {}
