@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 
 SOCKET, DELETED, STORAGE, LOG, OTHER = "sockets", "deleted files", "files of the storage", "files of logs", "others"
+SELECTOR = "selectors"  # what a thread waits at for several sockets, and what wakes it
 
 
 class Footprint(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -65,6 +66,8 @@ def _kind(descriptor: Path, data_dir: Path, dfs: Path) -> str:
         return ""
     if target.startswith("socket:"):
         return SOCKET
+    if target.startswith("anon_inode:"):
+        return SELECTOR
     if target.endswith(" (deleted)"):
         return DELETED
     if target.startswith(f"{data_dir}/engine/"):
