@@ -1,4 +1,4 @@
-"""What a process has open, by kind."""
+"""The descriptors of a process are counted by kind."""
 
 from __future__ import annotations
 
