@@ -33,6 +33,7 @@ from gateway.site.service import site_service
 from gateway.site.site import Site, not_kept
 from gateway.site.supervisor import Supervisor
 from remote_log.dfs.opening import open_dfs, warm_up
+from remote_log.dfs.owner import Owner
 from remote_log.dfs.port import Dfs
 from remote_log.layout import RemoteLayout
 from storage.clock import Clock, HybridClock, SystemClock
@@ -76,8 +77,8 @@ async def opened_site(config: SiteConfig, failpoints: Failpoints) -> AsyncIterat
         stack.push_async_callback(engine.close)
         wal = await Wal.open(files, "wal", config.wal)
         stack.push_async_callback(wal.close)
-        own_dfs = open_dfs(config.dfs, "own", config.site, stack, marks=True)
-        peer_dfs = open_dfs(config.dfs, "peer", config.peer.site, stack, apart_from=own_dfs)
+        own_dfs = open_dfs(config.dfs, "own", Owner(config.pair, config.site), stack, marks=True)
+        peer_dfs = open_dfs(config.dfs, "peer", Owner(config.pair, config.peer.site), stack, apart_from=own_dfs)
         await warm_up(own_dfs, peer_dfs)
         coordinator, stand_in = await _coordinator(config, clock, files, own_dfs, peer_dfs)
         stack.push_async_callback(coordinator.close)

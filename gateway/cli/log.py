@@ -28,6 +28,7 @@ from gateway.config.loading import load_site_config
 from gateway.config.model import SiteConfig
 from remote_log.dfs.hdfs.jvm import end_process
 from remote_log.dfs.opening import open_dfs
+from remote_log.dfs.owner import Owner
 from remote_log.fencing.reading import scan_remote, segments_below
 from remote_log.layout import RemoteLayout, SegmentName
 from storage.log.frame import Flags, Frame
@@ -95,7 +96,8 @@ def segment_files(config: SiteConfig, place: LogKind) -> list[SegmentFile]:
 async def _hdfs_files(config: SiteConfig, place: LogKind) -> list[SegmentFile]:
     """Reads the segments with their content: trimming keeps a remote log small."""
     async with AsyncExitStack() as stack:
-        dfs = open_dfs(config.dfs, str(place), config.site if place is LogKind.OWN else config.peer.site, stack)
+        owner = Owner(config.pair, config.site if place is LogKind.OWN else config.peer.site)
+        dfs = open_dfs(config.dfs, str(place), owner, stack)
         paths = await segments_below(dfs, RemoteLayout(config.pair), sys.maxsize)
         contents = [await dfs.read(path) for path in paths]
     return [SegmentFile(place, Path(path), path, len(data), data) for path, data in zip(paths, contents, strict=True)]

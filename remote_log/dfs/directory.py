@@ -3,7 +3,7 @@
 What always holds: the promises of dfs.py, with directory_lease.py in the place of leases. Nothing is made, listed or
 read when the root itself is missing or is another directory than at first (an unmounted disk must not look like an
 empty DFS, for "no claims" would mean "not fenced"). The gateway whose own DFS it is marks the directory that it finds when
-it starts; the other site accepts another directory that has this mark, and with no other one.
+it starts; the other site accepts another directory that has this mark, and with no other one; owner.py says whose it is.
 An open file is zeroed up to 64 KiB ahead of its data, so that most syncs change no metadata (measured: the zeros cost
 least when they go out with the append that needs them; larger steps only lengthen the tail). So the length of an open
 file, and of one that was closed by recovery, may include as many zeros behind the data, which readers of segments cut
@@ -26,7 +26,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from remote_log.dfs import directory_lease as lease
-from remote_log.dfs.port import MARK, DfsEntry, path_parts, replaced
+from remote_log.dfs.owner import MARK, Owner
+from remote_log.dfs.port import DfsEntry, path_parts, replaced
 from remote_log.dfs.queued_writer import QueuedWriter
 from storage.disk.os_files import write_synced
 from storage.disk.workers import NO_THREAD, take_back
@@ -42,16 +43,18 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 class DirectoryDfs:
     """`root` is this DFS's directory, which must exist; `setting` names it in messages; every call ends by `deadline_s`.
-    `marks`: the caller is the gateway whose own DFS it is. `apart_from`: a DFS that must lie in another directory; it may hang,
-    so nobody looks at it here, and what it has seen of itself counts."""
+    `owner`: the site whose own DFS it should be. `marks`: the caller is its gateway. `apart_from`: a DFS that must lie in
+    another directory; it may hang, so nobody looks at it here, and what it has seen of itself counts."""
 
     def __init__(
-        self, root: Path, setting: str, deadline_s: float = 5.0, *, marks: bool = False, apart_from: DirectoryDfs | None = None
+        self, root: Path, setting: str, deadline_s: float = 5.0, *, owner: Owner | None = None, marks: bool = False,
+        apart_from: DirectoryDfs | None = None,
     ) -> None:
         self._root, self._apart_from = root, apart_from
         self._setting = setting
         self._deadline_s = deadline_s
-        self._marks, self._to_mark = marks, marks
+        self._owner, self._marks = owner, marks
+        self._is_judged = False  # whose the directory is
         self._identity: tuple[int, int] | None = None
         self._durable: set[tuple[int, int]] = set()  # folders whose names this process has synced: device and inode
         self._threads = ThreadPoolExecutor(_THREADS, "dfs")  # own ones: a disk that hangs must hold up nobody else
@@ -198,7 +201,7 @@ class DirectoryDfs:
             ) from error
         identity = (seen.st_dev, seen.st_ino)
         if self._identity is None or (identity != self._identity and not self._marks and (self._root / MARK).is_dir()):
-            self._identity = identity
+            self._identity, self._is_judged = identity, False
         if identity != self._identity:
             raise DfsError(
                 f"the DFS directory {self._root} ({self._setting}) is not the one that was there before: mount the right"
@@ -211,16 +214,30 @@ class DirectoryDfs:
                 f" mount: the remote log would not outlive the site; correct {self._setting}",
                 root=str(self._root), setting=self._setting,
             )
-        if self._to_mark:
-            self._mark()
+        if not self._is_judged:
+            self._check_owner()
+            self._is_judged = not self._marks or self._mark()
 
-    def _mark(self) -> None:
-        """Tried again with the next call where the directory takes no folder: whoever needs to write there says so."""
-        with suppress(OSError):
-            with suppress(FileExistsError):
-                os.mkdir(self._root / MARK)
-                lease.sync_folder(self._root)
-            self._to_mark = False
+    def _check_owner(self) -> None:
+        if self._owner is not None:
+            try:
+                marks = os.listdir(self._root / MARK)
+            except (FileNotFoundError, NotADirectoryError):
+                marks = []
+            self._owner.check(marks, str(self._root), self._setting)
+
+    def _mark(self) -> bool:
+        """False where the directory takes no folder: whoever needs to write there says so, and the next call tries again."""
+        names = [MARK] if self._owner is None else [MARK, f"{MARK}/{self._owner.mark}"]
+        try:
+            for name in names:
+                with suppress(FileExistsError):
+                    os.mkdir(self._root / name)
+                    lease.sync_folder((self._root / name).parent)
+        except OSError:
+            return False
+        self._check_owner()  # both gateways may have begun at once
+        return True
 
 
 class DirectoryDfsWriter(QueuedWriter):

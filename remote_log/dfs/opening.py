@@ -15,6 +15,7 @@ from remote_log.dfs.directory import DirectoryDfs
 from remote_log.dfs.hdfs.client import HdfsSettings
 from remote_log.dfs.hdfs.dfs import HdfsDfs
 from remote_log.dfs.hdfs.jvm import Java, java
+from remote_log.dfs.owner import Owner
 from remote_log.dfs.port import Dfs
 from storage.settings import MIB, OneOf, Within
 from twinlog.errors import ConfigError, DfsError
@@ -38,10 +39,10 @@ class PairDfsSettings:
 
 
 def open_dfs(
-    settings: PairDfsSettings, which: str, site: str, stack: AsyncExitStack, *, marks: bool = False,
+    settings: PairDfsSettings, which: str, owner: Owner, stack: AsyncExitStack, *, marks: bool = False,
     apart_from: Dfs | None = None,
 ) -> Dfs:
-    """The DFS of `site`; `which`: own or peer; `stack` closes it. `marks`: the caller is the gateway whose own DFS it is.
+    """The DFS of `owner`; `which`: own or peer; `stack` closes it. `marks`: the caller is the gateway whose own DFS it is.
     `apart_from`: a directory must not be that of this one.
 
     Raises ConfigError when it is an HDFS and there is no Java for it. Whether the DFS answers is not asked here.
@@ -50,8 +51,9 @@ def open_dfs(
     if part.kind == "directory":
         assert part.path is not None
         other = apart_from if isinstance(apart_from, DirectoryDfs) else None
-        return DirectoryDfs(part.path, f"{section}.path", part.deadline_s, marks=marks, apart_from=other)
-    hdfs = HdfsDfs(replace(part, section=section, site=site), _java(settings.jvm_heap_bytes, section), marks=marks)
+        return DirectoryDfs(part.path, f"{section}.path", part.deadline_s, owner=owner, marks=marks, apart_from=other)
+    part = replace(part, section=section, site=owner.site)
+    hdfs = HdfsDfs(part, _java(settings.jvm_heap_bytes, section), owner=owner, marks=marks)
     stack.push_async_callback(hdfs.close)
     return hdfs
 

@@ -20,8 +20,6 @@ import msgspec
 
 from twinlog.errors import InvalidInput
 
-MARK = ".twinlog"  # hidden folder below the root: a gateway has found its own DFS here when it started
-
 
 class DfsEntry(msgspec.Struct, frozen=True, gc=False):
     name: str  # last part of the path

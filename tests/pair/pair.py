@@ -29,6 +29,7 @@ from gateway.site.settings import PeerSettings, SiteSettings
 from gateway.site.site import Site, not_kept
 from gateway.site.supervisor import Supervisor
 from remote_log.dfs.directory import DirectoryDfs
+from remote_log.dfs.owner import Owner
 from remote_log.dfs.port import Dfs
 from remote_log.fencing.read_lease import LeaseSettings
 from remote_log.layout import RemoteLayout
@@ -162,6 +163,11 @@ class Pair:
     register_gate: Gate = field(default_factory=Gate)
     _dead: list[Faults] = field(default_factory=list)
 
+    def _dfs(self, site: str, *, is_own: bool) -> Dfs:
+        if self.open_dfs:
+            return self.open_dfs(site)
+        return DirectoryDfs(self.root / site / "dfs", "own" if is_own else "peer", owner=Owner("test", site), marks=is_own)
+
     async def start(self, name: str) -> Running:
         root = self.root / name
         (root / "dfs").mkdir(parents=True, exist_ok=True)
@@ -175,9 +181,8 @@ class Pair:
         stack.push_async_callback(engine.close)
         wal = await Wal.open(files, "wal", WalSettings(segment_bytes=64 << 10))
         stack.push_async_callback(wal.close)
-        of_own = self.open_dfs(name) if self.open_dfs else DirectoryDfs(root / "dfs", "own", marks=True)
-        of_peer = self.open_dfs(OTHER[name]) if self.open_dfs else DirectoryDfs(self.root / OTHER[name] / "dfs", "peer")
-        own, peer = FaultyDfs(of_own, self.own_faults[name]), FaultyDfs(of_peer, self.faults[name])
+        own = FaultyDfs(self._dfs(name, is_own=True), self.own_faults[name])
+        peer = FaultyDfs(self._dfs(OTHER[name], is_own=False), self.faults[name])
         met = await last_met(files)
         configured, stand_in = self._coordinator(name, clock, own, peer, met), None
         if self.has_coordinator:

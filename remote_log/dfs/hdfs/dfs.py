@@ -28,7 +28,8 @@ from remote_log.dfs.hdfs.errors import mapped
 from remote_log.dfs.hdfs.jvm import Java
 from remote_log.dfs.hdfs.login import KeytabLogin
 from remote_log.dfs.hdfs.writer import HdfsDfsWriter, HdfsFile, close_quietly, mark_of
-from remote_log.dfs.port import MARK, DfsEntry, path_parts, replaced
+from remote_log.dfs.owner import MARK, Owner
+from remote_log.dfs.port import DfsEntry, path_parts, replaced
 from storage.disk.workers import HangTolerantPool, Worker
 from twinlog.errors import DfsError, DfsNotFound
 
@@ -42,11 +43,12 @@ YIELD_POLL_S = 0.05
 
 class HdfsDfs:
     """`settings` say where the root is, which must exist. It connects with the first call, and again after a failed one.
-    `marks`: the caller is the gateway whose own DFS it is."""
+    `owner`: the site whose own DFS it should be. `marks`: the caller is its gateway."""
 
-    def __init__(self, settings: HdfsSettings, java: Java, *, marks: bool = False) -> None:
+    def __init__(self, settings: HdfsSettings, java: Java, *, owner: Owner | None = None, marks: bool = False) -> None:
         self._settings, self._java = settings, java
-        self._marks, self._to_mark = marks, marks
+        self._owner, self._marks = owner, marks
+        self._is_judged = False  # whose the folder is
         self._crew = HangTolerantPool(f"hdfs {settings.section}", CALLS_MAX)
         self._looker = Worker(f"hdfs {settings.section} marks")
         self._login = KeytabLogin(java, settings) if settings.kerberos_keytab is not None else None
@@ -286,17 +288,30 @@ class HdfsDfs:
         identity = int(seen.getFileId())
         mark = self._java.Path(f"{settings.root}/{MARK}")
         if self._root_id is None or (identity != self._root_id and not self._marks and bool(fs.exists(mark))):
-            self._root_id = identity
+            self._root_id, self._is_judged = identity, False
         if identity != self._root_id:
             raise DfsError(
                 f"the DFS folder {settings.where} is not the one that was there before: bring the right"
                 f" one back, or, if it was replaced on purpose, {replaced(marks=self._marks)}",
                 url=settings.url, setting=settings.section,
             )
-        if self._to_mark:
-            with suppress(self._java.Throwable):  # tried again with the next call: safe mode, a quota
-                fs.mkdirs(mark)
-                self._to_mark = False
+        if not self._is_judged:
+            self._check_owner(fs, mark)
+            self._is_judged = not self._marks or self._mark_root(fs, mark)
+
+    def _check_owner(self, fs: Any, mark: Any) -> None:
+        if self._owner is not None:
+            marks = [str(status.getPath().getName()) for status in fs.listStatus(mark)] if fs.exists(mark) else []
+            self._owner.check(marks, self._settings.where, f"{self._settings.section}.url")
+
+    def _mark_root(self, fs: Any, mark: Any) -> bool:
+        """False in safe mode, or above a quota: whoever needs to write there says so, and the next call tries again."""
+        try:
+            fs.mkdirs(mark if self._owner is None else self._java.Path(mark, self._owner.mark))
+        except self._java.Throwable:
+            return False
+        self._check_owner(fs, mark)  # both gateways may have begun at once
+        return True
 
     # ---- deadlines
     async def _call(self, doing: str, path: str, work: Callable[[Any], T], late: Callable[[T], None] | None = None) -> T:

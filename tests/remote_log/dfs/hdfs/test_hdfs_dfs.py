@@ -20,6 +20,7 @@ from remote_log.dfs.hdfs.client import CHUNK_KEY, HdfsSettings, configuration
 from remote_log.dfs.hdfs.dfs import HdfsDfs
 from remote_log.dfs.hdfs.jvm import java
 from remote_log.dfs.opening import warm_up
+from remote_log.dfs.owner import Owner
 from remote_log.fencing.fence import close_by_recovery
 from storage.clock import SystemClock
 from storage.log.segment import REMOTE_ALIGNMENT
@@ -317,6 +318,24 @@ async def test_a_root_that_was_replaced_is_not_taken_for_an_empty_one(hdfs_root:
         await own.close()
     assert await dfs.list("/p") == []
     await dfs.probe()
+
+
+async def test_a_folder_that_the_other_site_has_marked_is_not_written(open_dfs: Open) -> None:
+    """Both logs of an active would be at one site if its file exchanged `[dfs.own]` and `[dfs.peer]`."""
+    settings, machine = open_dfs()._settings, open_dfs()._java
+    a, b = Owner("shop", "a"), Owner("shop", "b")
+    owned = HdfsDfs(settings, machine, owner=a, marks=True)
+    of_peer, right = HdfsDfs(settings, machine, owner=b), HdfsDfs(settings, machine, owner=a)
+    swapped = HdfsDfs(settings, machine, owner=b, marks=True)
+    try:
+        await owned.probe()
+        for call in (of_peer.create("/s"), of_peer.create_file("/f", b"1"), swapped.probe(), swapped.create_file("/f", b"1")):
+            with pytest.raises(DfsError, match=r"marked as that of site a.*exchanged.*delete \.twinlog/shop\.a there"):
+                await call
+        await right.create_file("/f", b"1")
+    finally:
+        for each in (owned, of_peer, swapped, right):
+            await each.close()
 
 
 async def test_a_folder_with_erasure_coding_is_refused(hdfs: HdfsCluster, hdfs_root: str, open_dfs: Open) -> None:
