@@ -66,6 +66,27 @@ class Stage:
         return active if target == "active" or active is None else OTHER[active]
 
 
+@dataclass
+class OnSite:
+    """The part of an Effect that chooses its site when the fault begins: the target may be a role."""
+
+    stage: Stage
+    fault: Fault
+    chosen: str = ""
+
+    async def why_not(self) -> str:
+        return "" if self.stage.site(self.fault.target) is not None else NO_ACTIVE
+
+    def choose(self) -> str:
+        self.chosen = str(self.stage.site(self.fault.target))
+        return self.chosen
+
+    @property
+    def told(self) -> str:
+        """Returns which one it is, where the plan does not say so."""
+        return f"site {self.chosen}" if self.fault.target != self.chosen else ""
+
+
 @dataclass(frozen=True)
 class Kind:
     """`lasts`: it needs `for`. `how`: the values that it knows; empty: what `check` lets pass. `check` raises InvalidInput or
