@@ -148,7 +148,7 @@ _TARGETS = (*SITE_TARGETS, *SERVERS, *MONITORS)
 KINDS = (
     Kind("crash", (*_TARGETS, TOXIPROXY), "SIGKILL; started again when it is healed", _effect, lasts=False),
     Kind("terminate", (*_TARGETS, TOXIPROXY), "SIGTERM; started again when it is healed", _effect, lasts=False),
-    Kind("pause", _TARGETS, f"SIGSTOP, then SIGCONT; of a site, `{TAKEN}`: and not before the other one has taken over", _effect,
+    Kind("pause", _TARGETS, f"SIGSTOP, then SIGCONT; of a site, `{TAKEN}`: not before the other one has taken over", _effect,
          how=("", TAKEN), check=_pause),
     Kind("site-lost", SITE_TARGETS, "killed; its data and its DFS are empty; started when it is healed", _effect, lasts=False),
     Kind("start", ("a", "b"), "the gateway is started", _effect, lasts=False),
