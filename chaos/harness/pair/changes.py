@@ -36,8 +36,12 @@ class Changes(Protocol):
         """Returns the changes above `last_id`, by their ids; where the table went back, its newest one. Raises Unavailable."""
 
     @abstractmethod
+    def give_up(self) -> None:
+        """A call that is under way in another thread ends, and each later one raises."""
+
+    @abstractmethod
     def close(self) -> None:
-        """A call that is under way in another thread ends, too."""
+        """Nothing is called any more."""
 
 
 class SqliteChanges(Changes):
@@ -55,8 +59,11 @@ class SqliteChanges(Changes):
                 raise Unavailable(words(error)) from error
             raise
 
+    def give_up(self) -> None:
+        """There is nothing to end: SQLite answers at once."""
+
     def close(self) -> None:
-        """There is nothing to end: each look opens the file anew, and SQLite answers at once."""
+        """There is nothing to close: each look opens the file anew."""
 
 
 class PostgresChanges(Changes):
@@ -65,11 +72,11 @@ class PostgresChanges(Changes):
     def __init__(self, url: Callable[[], str]) -> None:
         self._url = url
         self._connection: psycopg.Connection[Any] | None = None
-        self._is_closed = False
+        self._given_up = False
 
     def since(self, last_id: int) -> list[Change]:
-        if self._is_closed:
-            raise Unavailable("closed")
+        if self._given_up:
+            raise Unavailable("nobody waits for it any more")
         try:
             if self._connection is None:
                 address = self._url().replace("+psycopg", "")
@@ -78,14 +85,17 @@ class PostgresChanges(Changes):
         except psycopg.errors.UndefinedTable as error:  # the first gateway is still to make it
             raise Unavailable(words(error)) from error
         except psycopg.OperationalError as error:
-            connection, self._connection = self._connection, None
-            if connection is not None:
-                connection.close()
+            self.close()
             raise Unavailable(words(error)) from error
 
     def close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def give_up(self) -> None:
         """A server that is stopped does not answer, and nobody waits for it: its connection is shut down."""
-        self._is_closed, connection = True, self._connection
+        self._given_up, connection = True, self._connection
         with suppress(psycopg.Error, OSError):
             if connection is not None:
                 with socket.socket(fileno=os.dup(connection.fileno())) as shared:

@@ -57,8 +57,9 @@ class RegisterWatch(Watching):
 
     def stop(self) -> None:
         self._ended.set()
-        self._changes.close()
+        self._changes.give_up()
         super().stop()
+        self._changes.close()
 
 
 def lines_of(before: PairState | None, value: PairState, from_s: float, to_s: float) -> list[Line]:

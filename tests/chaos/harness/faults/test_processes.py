@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -73,7 +73,8 @@ async def test_a_site_sleeps_until_the_other_one_has_taken_over(
     monkeypatch.setattr(processes, "POLL_S", 0.001)
     monkeypatch.setattr(processes, "TAKEN_S", 0.02)
     done: list[str] = []
-    sites: Any = SimpleNamespace(pause=lambda site: None, resume=lambda site: done.append(f"{site}, {actives}"))
+    sites: Any = MagicMock()
+    sites.resume = lambda site: done.append(f"{site}, {actives}")
     stage = Stage(sites, NOTHING, NOTHING, lambda: actives[0] if len(actives) == 1 else actives.pop(0))
     effect = effect_of(Fault(1, "pause", "a", 2, "taken"), stage)
     await effect.inject()

@@ -56,6 +56,7 @@ def test_what_is_not_there_yet_or_not_any_more_can_be_read_later(server: SitePos
         end()
         with pytest.raises(Unavailable):
             changes.since(0)
+    changes.close()
 
 
 def test_a_look_at_a_server_that_is_stopped_is_ended(server: SitePostgres) -> None:
@@ -75,7 +76,8 @@ def test_a_look_at_a_server_that_is_stopped_is_ended(server: SitePostgres) -> No
     thread.start()
     thread.join(0.3)
     assert thread.is_alive(), "a server that is stopped keeps its connections"
-    changes.close()
+    changes.give_up()
     thread.join(30.0)
     assert len(ended) == 1
+    changes.close()
     server.servers["pg-w"].resume()
