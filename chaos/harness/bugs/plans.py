@@ -29,8 +29,9 @@ GIVEN_UP = (
     "workload sets\nseconds 20\nat 1 degrade active\nat 3 black-hole a-b for 3\nat 5 crash a\n"
     "at 7 failover b how accept-data-loss\nat 11 start a\n"
 )
-SET_BACK = (  # the clock stays set back, and the site wakes when it has lost its role, however long that takes
+SET_BACK = (  # it wakes when it has lost its role, however long that takes, and must not learn so before it has answered
     "workload registers\nseconds 14\nat 2 pause a for 6 how taken\nat 2.2 failover b\nat 4 clock-jump a how -3600\n"
+    + "".join(f"at 4 wait-at a for 18 how peer_dfs.list.before/{nth}\n" for nth in (1, 2, 3))
 )
 UNTOLD = "workload sets\nseconds 14\nat 2 terminate b for 9\nat 2.5 fail-at a for 3 how coordinator.force.before\n"
 UNTOLD += "at 3 degrade active\n"

@@ -27,7 +27,7 @@ ROWS = (
     Row("killed-at-a-step", "a gateway, or the operator's command, dies at a step of a role change or of a write",
         ("switchover-steps", "failover-steps", "write-steps", "at-steps"), ("tests/crash",)),
     Row("clock-skew", "clocks jump, and drift within what the protocol allows", ("clock-jumps", "clock-drifts")),
-    Row("nothing-left", "file descriptors, memory or threads are exhausted", ("resources",)),
+    Row("nothing-left", "file descriptors, memory or threads are exhausted", ("resources", "memory-short")),
     Row("site-lost", "a whole site is lost, with its disk and its DFS", ("site-lost",)),
     Row("loss-accepted", "an asynchronous active is lost, and its loss is accepted", ("site-lost-async", "failover-with-loss")),
     Row("partition", "one site does not reach the other", ("link-cut-a-to-b", "link-cut-b-to-a", "network-split")),
