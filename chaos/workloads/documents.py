@@ -21,5 +21,6 @@ class Documents(Registers):
 
 
 def _large(mutation: Mutation) -> Mutation:
-    row = mutation.row
-    return mutation if row is None else replace(mutation, row={**row, "copy": str(row["copy"]).ljust(BYTES, ".")})
+    if not mutation.row:
+        return mutation
+    return replace(mutation, row={**mutation.row, "copy": str(mutation.row["copy"]).ljust(BYTES, ".")})

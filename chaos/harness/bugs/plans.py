@@ -31,6 +31,7 @@ GIVEN_UP = (
 )
 SET_BACK = (  # it wakes when it has lost its role, however long that takes, and must not learn so before it has answered
     "workload registers\nseconds 14\nat 2 pause a for 6 how taken\nat 2.2 failover b\nat 4 clock-jump a how -3600\n"
+    "at 4 black-hole b>a for 18\n"
     + "".join(f"at 4 wait-at a for 18 how peer_dfs.list.before/{nth}\n" for nth in (1, 2, 3))
 )
 UNTOLD = "workload sets\nseconds 14\nat 2 terminate b for 9\nat 2.5 fail-at a for 3 how coordinator.force.before\n"

@@ -67,9 +67,7 @@ async def test_a_database_that_goes_back_and_comes_back_is_followed(tmp_path: Pa
     with closing(sqlite3.connect(database)) as source, closing(sqlite3.connect(newest)) as copy:
         source.backup(copy)
     await coordinator.close()
-    for suffix in ("-wal", "-shm"):  # a look of the watch may have kept them, and SQLite would read them into the older one
-        Path(f"{database}{suffix}").unlink(missing_ok=True)
-    older.rename(database)
+    put_in_its_place(older, database)
     assert wait_for(lambda: watch.active == "a")
     assert found[-1] == ModeRecorded(1, "sync", found[-1].at_s)  # type: ignore[attr-defined]
     newest.rename(database)
@@ -77,6 +75,12 @@ async def test_a_database_that_goes_back_and_comes_back_is_followed(tmp_path: Pa
     watch.stop()
     assert [line.epoch for line in found if isinstance(line, Opened)] == [1, 2]
     assert not watch.error
+
+
+def put_in_its_place(older: Path, database: Path) -> None:
+    for suffix in ("-wal", "-shm"):  # a look of the watch may have kept them, and SQLite would read them into the older one
+        Path(f"{database}{suffix}").unlink(missing_ok=True)
+    older.rename(database)
 
 
 async def test_the_register_of_another_pair_in_the_same_database_is_none_of_ours(tmp_path: Path) -> None:
