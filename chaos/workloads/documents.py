@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from chaos.history.history import Mutation, Operation
 from chaos.workloads.registers import Registers
 
-BYTES = 10_000
+BYTES = 20_000
 
 
 class Documents(Registers):
