@@ -34,7 +34,7 @@ def run_until_stopped(work: Coroutine[Any, Any, _T]) -> _T:
     """asyncio.run, where the first signal cancels `work`, a later one is ignored, and Stopped is raised once all has ended.
 
     An exception that a handler raises lands in whatever runs at that moment. In an event loop that is mostly a callback, a
-    write to a socket or another task: asyncio takes it for that one's error, logs it, and the loop goes on.
+    write to a socket or another task: asyncio takes it for that one's error, logs it, and the loop continues.
     """
     task: asyncio.Task[Any] | None = None
     signalled = False

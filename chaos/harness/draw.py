@@ -18,7 +18,7 @@ from chaos.harness.faults.registry import BY_NAME
 from chaos.harness.pair.parts import Parts, need_of
 from chaos.harness.plan import HarnessPlan
 from chaos.harness.traffic.workloads import WORKLOADS
-from chaos.workloads.documents import Documents
+from chaos.workloads.registers import Documents
 
 SECONDS = 150.0
 QUIET_S = 25.0  # before the end, in which nothing new begins

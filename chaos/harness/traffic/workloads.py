@@ -17,9 +17,8 @@ from chaos.workloads.bank import Bank
 from chaos.workloads.batches import Batches
 from chaos.workloads.check_and_mutate import CheckAndMutate
 from chaos.workloads.counters import Counters
-from chaos.workloads.documents import Documents
 from chaos.workloads.mixed import Mixed
-from chaos.workloads.registers import Registers
+from chaos.workloads.registers import Documents, Registers
 from chaos.workloads.scanning import Scanning
 from chaos.workloads.workload import Workload
 

@@ -13,9 +13,9 @@ from chaos.history.history import History, Moment, Opened, Operation, Recorder, 
 from chaos.workloads import WORKLOADS
 from chaos.workloads.appends import Appends
 from chaos.workloads.bank import Bank
-from chaos.workloads.documents import BYTES, Documents
 from chaos.workloads.drive import create_tables, drive
 from chaos.workloads.memory import Faults, MemoryClient, MemoryPair
+from chaos.workloads.registers import BYTES, Documents
 from storage.rows.schema import parse_table
 
 HONEST = Faults(lost_answers=0.06, lost_requests=0.06, refusals=0.03)
