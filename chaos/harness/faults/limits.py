@@ -3,6 +3,7 @@
 What always holds: the limit is set from outside, on the process that runs, and taken back from the same process; a gateway that
 ended for want of memory is started again when the fault is healed, and no news; one that ended for want of anything else is.
 The interpreter's own errors of memory and of threads may stand in its log; one of descriptors may not.
+It mostly ends by SIGABRT: RocksDB's want of memory is an exception of C++, which the Rust around it cannot catch.
 Source: prlimit(2). A limit of threads (RLIMIT_NPROC) does not bind root, and counts those of the user, not of the process: it
 is a step at which a gateway fails to start a thread.
 """
