@@ -22,6 +22,7 @@ from twinlog.errors import ConfigError, InvalidInput, OutcomeUnknown, PeerError,
 if TYPE_CHECKING:
     from rich.console import Console
 
+NO_MEMORY = "this process gets no more memory: raise its limit (ulimit -d, MemoryMax), or give the machine more"
 _P = ParamSpec("_P")
 _Answer = TypeVar("_Answer")
 endings: list[Callable[[int], None]] = []  # what the process calls at its very end, with its exit code
@@ -123,6 +124,10 @@ def verb(function: Callable[_P, None]) -> Callable[_P, None]:
         except (typer.Exit, typer.BadParameter):
             raise
         except BrokenPipeError:
+            raise typer.Exit(Exit.FAILED) from None
+        except (MemoryError, BlockingIOError) as error:  # the machine gives no memory, or no thread: no defect of ours
+            show_error(Unavailable(NO_MEMORY if isinstance(error, MemoryError) else words(error)),
+                       as_json=bool(kwargs.get("as_json")))
             raise typer.Exit(Exit.FAILED) from None
         except Exception as error:
             frame = traceback.extract_tb(error.__traceback__)[-1]

@@ -47,7 +47,8 @@ def _parts(command: argparse.ArgumentParser) -> None:
     command.add_argument("--dfs", choices=("directory", "hdfs"), default="directory", help="of both sites (default directory)")
     command.add_argument("--engine", choices=("rocksdb", "postgresql"), default="rocksdb", help="of both (default rocksdb)")
     command.add_argument(
-        "--coordinator", choices=("yes", "no"), default="yes", help="no: the register is on the two DFSs (default yes)"
+        "--coordinator", choices=("yes", "server", "no"), default="yes",
+        help="in a file of SQLite, in a PostgreSQL of its own, or none: the register is on the two DFSs (default yes)",
     )
 
 

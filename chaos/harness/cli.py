@@ -9,7 +9,6 @@ harness itself could not continue.
 from __future__ import annotations
 
 import argparse
-import asyncio
 from collections.abc import Iterator
 from functools import partial
 
@@ -25,7 +24,7 @@ from chaos.harness.run import Harness
 from chaos.harness.screen import console_of, ended, show, show_found, show_list
 from chaos.servers import toxiproxy
 from chaos.servers.janitor import employ
-from gateway.stopping import stopping
+from gateway.stopping import run_until_stopped, stopping
 
 
 def main(given: list[str]) -> int:
@@ -68,7 +67,7 @@ def _made(console: Console, chosen: argparse.Namespace) -> int:
         own.mkdir(exist_ok=True)
         console.print(f"{course.name}: {course.plan.about}\n{course.parts.told}; in {own}")
         harness = Harness(course.plan, own, parts=course.parts, rounds=course.rounds, bug=course.bug, say=console.print)
-        run = asyncio.run(harness.execute())
+        run = run_until_stopped(harness.execute())
         show(console, run, keep(run, course.name, own))
         lines.append(line_of(course.name, run))
         found[course.name] = {violation.checker for violation in run.violations}

@@ -50,7 +50,7 @@ def scenarios() -> dict[str, Path]:
 
 
 def parts_of(chosen: argparse.Namespace) -> Parts:
-    return Parts(chosen.dfs, chosen.engine, chosen.coordinator == "yes")
+    return Parts(chosen.dfs, chosen.engine, chosen.coordinator)
 
 
 def of_scenarios(chosen: argparse.Namespace) -> Iterator[Course]:

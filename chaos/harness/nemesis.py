@@ -1,7 +1,7 @@
 """Causes the faults of a plan at their times, and heals them; several may overlap.
 
 What always holds: what cannot be done when its time has come is noted and left out; whatever was injected is healed, or is
-undone by `heal_all`, which leaves every link as at the beginning, and every server and gateway running.
+undone by `heal_all`, which leaves every link as at the beginning, every server and gateway running, and no monitor.
 """
 
 from __future__ import annotations
@@ -63,6 +63,10 @@ class Nemesis:
         self.spans.append(Span(fault.kind, fault.target, fault.how, from_s, self._now_s(), told))
 
     async def heal_all(self) -> None:
+        if self._stage.monitors is not None:
+            await asyncio.to_thread(self._stage.monitors.end)
+        if self._stage.toxiproxy is not None and self._stage.links.is_away:
+            await self._stage.links.bring_back(self._stage.toxiproxy.start)
         await self._stage.links.reset()
         self._stage.toxics.clear()
         await asyncio.to_thread(self._stage.sites.servers.heal)

@@ -17,13 +17,14 @@ from chaos.harness.pair.recovery import WITHIN_S
 from chaos.harness.traffic.workloads import WORKLOADS
 from twinlog.errors import InvalidInput
 
+POLICIES = ("protect", "available")
 _NUMBERS = {"seed": int, "clients": int, "rate": float, "seconds": float, "recovery": float}
 
 
 class HarnessPlan(msgspec.Struct, frozen=True):
     """`rate`: operations a second, by all clients together; `seconds`: the time of one round of the faults; `recovery`: so many
     seconds later the pair must be whole again. `needs`: the parts of a pair without which the plan has no meaning, in words of
-    NEEDS (pair/parts.py)."""
+    NEEDS (pair/parts.py). `policy`: of both sites."""
 
     about: str = ""
     seed: int = 0
@@ -34,12 +35,14 @@ class HarnessPlan(msgspec.Struct, frozen=True):
     faults: tuple[Fault, ...] = ()
     needs: tuple[str, ...] = ()
     recovery: float = WITHIN_S
+    policy: str = POLICIES[0]
 
 
 def text(plan: HarnessPlan) -> str:
     """The plan, one thing a line."""
     lines = [f"# {plan.about}"] if plan.about else []
     lines += [f"needs {' '.join(plan.needs)}"] if plan.needs else []
+    lines += [f"policy {plan.policy}"] if plan.policy != POLICIES[0] else []
     lines += [f"seed {plan.seed}", f"workload {plan.workload}", f"clients {plan.clients}"]
     lines += [f"rate {plan.rate:g}", f"seconds {plan.seconds:g}", f"recovery {plan.recovery:g}"]
     lines += [fault_text(fault) for fault in plan.faults]
@@ -62,8 +65,8 @@ def parse(source: str) -> HarnessPlan:
             if words[0] == "at":
                 fault = parse_fault(words, BY_NAME)
                 faults.append(BY_NAME[fault.kind].checked(fault))
-            elif words[0] == "workload":
-                found["workload"] = words[1]
+            elif words[0] in ("workload", "policy"):
+                found[words[0]] = words[1]
             elif words[0] == "needs":
                 found["needs"] = _needs(words[1:])
             elif words[0] in _NUMBERS:
@@ -86,6 +89,10 @@ def sound(plan: HarnessPlan) -> HarnessPlan:
     """Returns it. Raises InvalidInput."""
     if plan.workload not in WORKLOADS:
         raise InvalidInput(f"workload {plan.workload!r} is none of {', '.join(WORKLOADS)}")
+    if plan.policy not in POLICIES:
+        raise InvalidInput(f"policy {plan.policy!r} is none of {', '.join(POLICIES)}")
+    if plan.policy == "available" and not {"coordinator", "coordinator-server"} & set(plan.needs):
+        raise InvalidInput("policy available is for a pair with a coordinator: say `needs coordinator`")
     if plan.clients < 1 or min(plan.rate, plan.seconds, plan.recovery) <= 0:
         raise InvalidInput("clients, rate, seconds and recovery of a plan are more than 0")
     late = [fault for fault in plan.faults if not 0 <= fault.at_s <= plan.seconds]

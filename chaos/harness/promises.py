@@ -99,7 +99,8 @@ _CHECKED: Mapping[str, tuple[str, str, _Evidence]] = {
 OWN = (  # what the run itself looks at, once
     ("P10", "stuck", "after all faults the pair becomes healthy, by documented commands alone"),
     ("P7", "drained", "an idle pair becomes equal and durable, and its remote log holds one segment at most"),
-    ("internal", "processes", "no gateway ends by itself, meets an unknown error, or syncs a log again whose sync failed"),
+    ("internal", "processes",
+     "no gateway or monitor ends by itself, no error is unknown, and no log is synced again whose sync failed"),
     ("internal", "invariants", "what a gateway checks of itself holds"),
     ("I8", "stopping", "a gateway heeds SIGTERM"),
     ("I7", "reported", "no damage of a file is read over, and at the end everything can be read"),

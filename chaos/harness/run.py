@@ -33,6 +33,7 @@ from chaos.harness.pair.commands import Commands, Typed
 from chaos.harness.pair.files.stored import read_site, without_marks
 from chaos.harness.pair.health import Health
 from chaos.harness.pair.links import Links
+from chaos.harness.pair.monitors import Monitors
 from chaos.harness.pair.parts import PLAIN, Parts
 from chaos.harness.pair.recovery import Recovery
 from chaos.harness.pair.samples import Sample, Sampler
@@ -92,7 +93,8 @@ class Harness:
         traps = {site: TrapTable(folder / f"traps-{site}", new=True) for site in SITES} if need_steps(plan.faults) else {}
         self.clocks = {site: ClockFaults(folder / f"clocks-{site}") for site in SITES} if need_clocks(plan.faults) else {}
         environs = {site: environ_of(*self._attached(site)) for site in SITES}
-        self.sites = RealSites(folder, bug, environs, parts, self._before_kill, traps)
+        self.sites = RealSites(folder, bug, environs, parts, self._before_kill, traps, plan.policy)
+        self.monitors = Monitors(folder, self.sites.operator_config)
         self.server = Toxiproxy(folder / "toxiproxy")
         self.links = Links(self.server, self.sites.upstream, self.sites.links)
         self.register = watch_of(self.sites, self.now_s, self.recorder.note)
@@ -104,6 +106,7 @@ class Harness:
         stage = Stage(
             self.sites, self.links, self.commands, lambda: self.register.active, self.files, self.powered, self.clocks,
             plan.seed, lambda: self.register.value is not None and self.register.value.mode == "sync",
+            self.monitors, self.server,
         )
         self.nemesis = Nemesis(stage, self.now_s, self._happened)
         self.workload = WORKLOADS[plan.workload](Random(f"{plan.seed} workload"))
@@ -140,6 +143,7 @@ class Harness:
             if self.powered:
                 around.callback(self.powered.losses.close)
             around.callback(self.sites.end)
+            around.callback(self.monitors.end)
             self.server.start()
             await asyncio.to_thread(self.sites.servers.start)
             self.sites.configure()
@@ -267,6 +271,10 @@ class Harness:
     def _check_processes(self) -> None:
         for site, code in self.sites.died():
             self.broken("internal", "processes", f"The gateway of site {site} ended by itself, with exit code {code}.")
+        for told in self.monitors.orders():
+            self.note(f"by a monitor: {told}")
+        for told in self.monitors.died:
+            self.broken("internal", "processes", told)
         for told in self.sites.spoiled.unreported:
             self.broken("I7", "reported", told)
         for told in self.sites.mute:

@@ -1,4 +1,4 @@
-"""One Java server as a child of this process: started, stopped, killed, paused and woken by its process id.
+"""One server as a child of this process: started, stopped, killed, paused and woken by its process id.
 
 What always holds: a daemon never outlives this process where the system can see to that, and never shares a
 process id file with a second one; what it printed stands in its log, and the end of that log in the error when it dies.
@@ -11,7 +11,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -23,12 +23,13 @@ LOG_TAIL_LINES = 8
 
 
 class Daemon:
-    """`name` is what it is called in messages and file names, `command` the whole command line; its state is in `folder`."""
+    """`name` is what it is called in messages and file names, `command` the whole command line; its state is in `folder`.
+    `environ`: of the process; None: ours."""
 
-    def __init__(self, name: str, command: Sequence[str], folder: Path) -> None:
+    def __init__(self, name: str, command: Sequence[str], folder: Path, environ: Mapping[str, str] | None = None) -> None:
         self.name = name
         self.folder = folder
-        self._command = command
+        self._command, self._environ = command, environ
         self._log = folder / f"{name}.log"
         self._note = folder / f"{name}.pid"
         self._process: subprocess.Popen[bytes] | None = None
@@ -51,7 +52,7 @@ class Daemon:
             raise DfsError(f"{self.name} in {self.folder} runs already (pid {elsewhere}): stop that process first")
         self.folder.mkdir(parents=True, exist_ok=True)
         with open(self._log, "ab") as log:
-            self._process = start_child(self._command, log, folder=self.folder)
+            self._process = start_child(self._command, log, folder=self.folder, environ=self._environ)
         self._note.write_text(str(self._process.pid))
 
     def stop(self) -> None:

@@ -47,6 +47,9 @@ class Toxiproxy:
     def stop(self) -> None:
         self._daemon.stop()
 
+    def kill(self) -> None:
+        self._daemon.kill()
+
     def _answers(self) -> bool:
         with socket.socket() as probe:
             return probe.connect_ex((self.host, self.port)) == 0

@@ -1,12 +1,17 @@
-"""Registers: a few rows that all clients write blindly and read; on some of them also deletes. The plainest test of P3."""
+"""Registers: a few rows that all clients write blindly and read; on some of them also deletes. The plainest test of P3. And
+documents: registers whose rows are large, so that a site needs memory for them."""
 
 from __future__ import annotations
 
 from random import Random
 
+from msgspec.structs import replace
+
 from chaos.checkers.violation import Violation
 from chaos.history.history import History, Mutation, Operation, Outcome
 from chaos.workloads.workload import table
+
+BYTES = 20_000  # of a document
 
 
 class Registers:
@@ -42,3 +47,19 @@ class Registers:
     def judge(self, history: History) -> list[Violation]:
         """The checkers say it all."""
         return []
+
+
+class Documents(Registers):
+    """The text of a row stands in `copy`, and behind it as many dots as make BYTES of it."""
+
+    name = "documents"
+
+    def next(self, client: str) -> Operation:
+        operation = super().next(client)
+        return replace(operation, mutations=tuple(_large(each) for each in operation.mutations))
+
+
+def _large(mutation: Mutation) -> Mutation:
+    if not mutation.row:
+        return mutation
+    return replace(mutation, row={**mutation.row, "copy": str(mutation.row["copy"]).ljust(BYTES, ".")})

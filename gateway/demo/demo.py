@@ -27,7 +27,7 @@ from gateway.config.loading import load_site_config
 from gateway.demo.child import start_child
 from gateway.demo.files import client_address, write_files
 from gateway.demo.servers import Databases, child_environ, two_databases, two_hdfs
-from gateway.stopping import Stopped, ignore_signals, stopping
+from gateway.stopping import Stopped, ignore_signals, run_until_stopped, stopping
 from twinlog.decoding import OBJECT, decoded
 from twinlog.errors import ConfigError, TwinlogError, Unavailable, reason, words
 from twinlog.sites import Sites
@@ -212,11 +212,11 @@ def _announce(
 
 def _load(note: Path, *, as_json: bool) -> None:
     """A real table. A fault here is reported and ends nothing."""
-    from gateway.load.loading import LoadPlan, run_load
+    from gateway.load.loading import LoadPlan, load
 
     plan = LoadPlan("flights", str(note), rows_max=LOAD_ROWS, deadline_s=LOAD_DEADLINE_S, state=note.parent / "load.state")
     try:
-        summary = run_load(plan)
+        summary = run_until_stopped(load(plan))
     except TwinlogError as error:
         notes().print(f"[yellow]The flights are not loaded:[/] {escape(error.message)}")
         return

@@ -41,7 +41,6 @@ class TheirLinks(Links):
         super().__init__(server or TheirServer("", 0), {}, {})
         self._there, self._needed = server, needed
         self.mark = mark
-        self._down: set[str] = set()
 
     def client_urls(self, direct: dict[str, str]) -> dict[str, str]:
         """`direct`, but through the proxies `c>a` and `c>b`, where there are such."""
@@ -76,20 +75,13 @@ class TheirLinks(Links):
             if not self._proxies[name].enabled:
                 raise ConfigError(f"the proxy {name} of {there} is disabled: enable it, or leave its faults out of the plan")
 
-    async def switch(self, link: str, *, on: bool) -> None:
-        if not on:
-            self._down.add(link)
-        await super().switch(link, on=on)
-        if on:
-            self._down.discard(link)
-
     async def reset(self) -> None:
         """Toxics of this run are removed, and proxies that it disabled are enabled. Raises Unavailable with what is left."""
         left: list[str] = []
 
         def work() -> None:
             for name, proxy in self._proxies.items():
-                if name in self._down:
+                if name in self._off:
                     proxy.enable()
                 for toxic in proxy.toxics():
                     if toxic.startswith(self.mark):
@@ -97,7 +89,7 @@ class TheirLinks(Links):
                 left.extend(f"{toxic} of {name}" for toxic in proxy.toxics() if toxic.startswith(self.mark))
 
         await self._call(work)
-        self._down.clear()
+        self._off.clear()
         if left:
             raise Unavailable(f"Toxiproxy still has the toxics {', '.join(left)}: remove them by hand")
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 RECOVERY_S = 40
 
 FAILOVER = "workload sets\nseconds 8\nat 2 black-hole a>b for 2\nat 3 crash a\nat 3.2 failover b\n"
-WOKEN = "workload registers\nseconds 12\nat 3 pause a for 7\nat 3.2 failover b\n"
+WOKEN = "workload registers\nseconds 12\nat 3 pause a for 7 how taken\nat 3.2 failover b\n"
 SLOW = "workload registers\nseconds 10\nat 1 latency c-ab for 5 how 20/10\nat 7 reset a-b for 1\n"
 SYNC = "workload sets\nseconds 8\nat 2 sync-fails a for 4 how wal/10\n"
 ALONE = "workload sets\nseconds 9\nat 1 terminate b\nat 2 degrade active\nat 6 power-loss active for 1 how lost\n"
@@ -29,7 +29,11 @@ GIVEN_UP = (
     "workload sets\nseconds 20\nat 1 degrade active\nat 3 black-hole a-b for 3\nat 5 crash a\n"
     "at 7 failover b how accept-data-loss\nat 11 start a\n"
 )
-SET_BACK = "workload registers\nseconds 14\nat 2 pause a for 6\nat 2.2 failover b\nat 6 clock-jump a for 5 how -3600\n"
+SET_BACK = (  # it wakes when it has lost its role, however long that takes, and must not learn so before it has answered
+    "workload registers\nseconds 14\nat 2 pause a for 6 how taken\nat 2.2 failover b\nat 4 clock-jump a how -3600\n"
+    "at 4 black-hole b>a for 18\n"
+    + "".join(f"at 4 wait-at a for 18 how peer_dfs.list.before/{nth}\n" for nth in (1, 2, 3))
+)
 UNTOLD = "workload sets\nseconds 14\nat 2 terminate b for 9\nat 2.5 fail-at a for 3 how coordinator.force.before\n"
 UNTOLD += "at 3 degrade active\n"
 PLANS: Mapping[str, str] = {

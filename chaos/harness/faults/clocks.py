@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from chaos.clock_faults.control import ClockFaults
 from chaos.fault_lines import Fault
-from chaos.harness.faults.kind import NO_ACTIVE, SITE_TARGETS, Kind, Stage
+from chaos.harness.faults.kind import NO_ACTIVE, SITE_TARGETS, Kind, OnSite, Stage
 from chaos.harness.pair.sites import OTHER
 from remote_log.fencing.read_lease import LeaseSettings
 from storage.log.frame import SKEW_MAX_S
@@ -43,18 +43,13 @@ def apart(one: float, other: float) -> float:
 
 
 @dataclass
-class Jump:
-    """The wall clock is set, and back when it is healed. The site is chosen when the fault begins."""
+class Jump(OnSite):
+    """The wall clock is set, and back when it is healed."""
 
-    stage: Stage
-    fault: Fault
     clock: ClockFaults | None = None
 
-    async def why_not(self) -> str:
-        return "" if self.stage.site(self.fault.target) is not None else NO_ACTIVE
-
     async def inject(self) -> str:
-        site = str(self.stage.site(self.fault.target))
+        site = self.choose()
         self.clock = self.stage.clocks[site]
         self.clock.jump(seconds(self.fault))
         return f"site {site}: its wall clock is {self.clock.ahead_s:+.1f} s from the real one"
@@ -66,9 +61,9 @@ class Jump:
 
 
 @dataclass
-class Drift:
-    stage: Stage
-    fault: Fault
+class Drift(OnSite):
+    """The clocks run at another rate."""
+
     clock: ClockFaults | None = None
 
     async def why_not(self) -> str:
@@ -81,10 +76,9 @@ class Drift:
         return "" if apart(rate(self.fault), there) <= MARGIN else f"the clocks would drift apart by more than {MARGIN:.0%}"
 
     async def inject(self) -> str:
-        site = str(self.stage.site(self.fault.target))
-        self.clock = self.stage.clocks[site]
+        self.clock = self.stage.clocks[self.choose()]
         self.clock.run_at(rate(self.fault))
-        return f"site {site}" if self.fault.target != site else ""
+        return self.told
 
     async def heal(self) -> str:
         assert self.clock is not None, "it was injected"

@@ -16,8 +16,10 @@ from chaos.harness.faults.files import BrokenFiles, PoweredFiles
 from chaos.harness.pair.asked import OTHER, SITES, AskedSites
 from chaos.harness.pair.commands import Commands
 from chaos.harness.pair.links import Links
+from chaos.harness.pair.monitors import Monitors
 from chaos.harness.pair.parts import LINKS, SEVERAL
 from chaos.harness.pair.sites import RealSites
+from chaos.servers.toxiproxy import Toxiproxy
 from twinlog.errors import InvalidInput
 
 LINK_TARGETS = (*LINKS, *SEVERAL)
@@ -40,7 +42,7 @@ class Effect(Protocol):
 class Stage:
     """The things that faults act on. `asked`: both sites. `active`: the site that the register names, None without one.
     `files`, `powered`: None where no fault of the plan needs them; `clocks`: of each site, likewise. `seed`: the plan's.
-    `is_sync`: whether the register says so."""
+    `is_sync`: whether the register says so. `monitors`, `toxiproxy`: None where they are not ours."""
 
     asked: AskedSites
     links: Links
@@ -51,6 +53,8 @@ class Stage:
     clocks: Mapping[str, ClockFaults] = field(default_factory=dict)
     seed: int = 0
     is_sync: Callable[[], bool] = lambda: True
+    monitors: Monitors | None = None
+    toxiproxy: Toxiproxy | None = None
     toxics: set[tuple[str, str, str]] = field(default_factory=set)  # (link, toxic, stream) in force
 
     @property
@@ -64,6 +68,27 @@ class Stage:
             return target
         active = self.active()
         return active if target == "active" or active is None else OTHER[active]
+
+
+@dataclass
+class OnSite:
+    """The part of an Effect that chooses its site when the fault begins: the target may be a role."""
+
+    stage: Stage
+    fault: Fault
+    chosen: str = ""
+
+    async def why_not(self) -> str:
+        return "" if self.stage.site(self.fault.target) is not None else NO_ACTIVE
+
+    def choose(self) -> str:
+        self.chosen = str(self.stage.site(self.fault.target))
+        return self.chosen
+
+    @property
+    def told(self) -> str:
+        """Returns which one it is, where the plan does not say so."""
+        return f"site {self.chosen}" if self.fault.target != self.chosen else ""
 
 
 @dataclass(frozen=True)

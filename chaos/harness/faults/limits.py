@@ -3,6 +3,7 @@
 What always holds: the limit is set from outside, on the process that runs, and taken back from the same process; a gateway that
 ended for want of memory is started again when the fault is healed, and no news; one that ended for want of anything else is.
 The interpreter's own errors of memory and of threads may stand in its log; one of descriptors may not.
+It mostly ends by SIGABRT: RocksDB's want of memory is an exception of C++, which the Rust around it cannot catch.
 Source: prlimit(2). A limit of threads (RLIMIT_NPROC) does not bind root, and counts those of the user, not of the process: it
 is a step at which a gateway fails to start a thread.
 """
@@ -17,8 +18,9 @@ from itertools import count, islice
 from pathlib import Path
 
 from chaos.fault_lines import Fault
-from chaos.harness.faults.kind import NO_ACTIVE, SITE_TARGETS, Kind, Stage
+from chaos.harness.faults.kind import SITE_TARGETS, Kind, OnSite, Stage
 from chaos.harness.faults.processes import started_again
+from chaos.harness.faults.steps import Trapped
 from chaos.harness.steps.points import THREAD
 from chaos.harness.steps.table import Deed
 from twinlog.errors import InvalidInput
@@ -37,24 +39,19 @@ def left_over(fault: Fault) -> int:
 
 
 @dataclass
-class Limited:
-    """A limit of the process of one site. The site is chosen when the fault begins."""
+class Limited(OnSite):
+    """A limit of the process of one site. `number`: of the limit, as the module `resource` has it."""
 
-    stage: Stage
-    fault: Fault
-    number: int  # of the limit, as the module `resource` has it
-    chosen: str = ""
+    number: int = resource.RLIMIT_NOFILE
     pid: int = 0
     before: tuple[int, int] = (0, 0)
 
     async def why_not(self) -> str:
         site = self.stage.site(self.fault.target)
-        if site is None:
-            return NO_ACTIVE
-        return "" if self.stage.sites.pid(site) is not None else f"site {site} does not run"
+        return await super().why_not() or ("" if self.stage.sites.pid(str(site)) is not None else f"site {site} does not run")
 
     async def inject(self) -> str:
-        site = self.chosen = str(self.stage.site(self.fault.target))
+        site = self.choose()
         self.pid = self.stage.sites.pid(site) or 0
         left = left_over(self.fault)
         limit = files_limit(self.pid, left) if self.number == resource.RLIMIT_NOFILE else memory_limit(self.pid, left)
@@ -76,25 +73,15 @@ class Limited:
 
 
 @dataclass
-class NoThreads:
-    """No thread can be started. The site is chosen when the fault begins."""
-
-    stage: Stage
-    fault: Fault
-    chosen: str = ""
-    number: int = 0
-
-    async def why_not(self) -> str:
-        return "" if self.stage.site(self.fault.target) is not None else NO_ACTIVE
+class NoThreads(Trapped):
+    """No thread can be started."""
 
     async def inject(self) -> str:
-        site = self.chosen = str(self.stage.site(self.fault.target))
         self.stage.sites.foreseen.add(THREAD_ERROR)
-        self.number = self.stage.sites.traps[site].arm(THREAD, 1, Deed.REFUSE)
-        return f"site {site}" if self.fault.target != site else ""
+        return self.arm(THREAD, 1, Deed.REFUSE)
 
     async def heal(self) -> str:
-        return f"threads that were not started: {self.stage.sites.traps[self.chosen].disarm(self.number)[1]}"
+        return f"threads that were not started: {self.disarm()[1]}"
 
 
 def files_limit(pid: int, left: int) -> int:
@@ -112,7 +99,7 @@ def memory_limit(pid: int, left: int) -> int:
 
 
 def _of(number: int) -> Callable[[Fault, Stage], Limited]:
-    return lambda fault, stage: Limited(stage, fault, number)
+    return lambda fault, stage: Limited(stage, fault, number=number)
 
 
 def _threads(fault: Fault, stage: Stage) -> NoThreads:

@@ -76,7 +76,7 @@ class CoordinatorBack:
     copy: Path = Path()
 
     async def why_not(self) -> str:
-        return "" if self.stage.sites.coordinator.exists() else "there is no coordinator"
+        return "" if self.stage.sites.coordinator.exists() else "this pair has no coordinator in a file"
 
     async def inject(self) -> str:
         sites = self.stage.sites

@@ -1,6 +1,7 @@
-"""Faults of a server below a site: PostgreSQL, a NameNode, a DataNode.
+"""Faults of a server beside the gateways: PostgreSQL, a NameNode, a DataNode, and Toxiproxy, the server of all links.
 
-What always holds: a server of a site that was lost meanwhile comes back with its site, and not before.
+What always holds: a server of a site that was lost meanwhile comes back with its site, and not before; when Toxiproxy is back,
+each link is again as the faults in force have it.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import asyncio
 from dataclasses import dataclass
 
 from chaos.harness.faults.kind import Stage
+from chaos.harness.pair.parts import TOXIPROXY
 
 
 @dataclass
@@ -44,3 +46,25 @@ class OnServer:
 
     def _is_lost(self) -> bool:
         return self.name.partition("-")[2] in self.stage.sites.servers.lost
+
+
+@dataclass
+class OnToxiproxy:
+    """All links are cut at once, and refuse whoever connects until it is back."""
+
+    stage: Stage
+    kind: str
+
+    async def why_not(self) -> str:
+        return f"{TOXIPROXY} does not run" if self.stage.links.is_away else ""
+
+    async def inject(self) -> str:
+        assert self.stage.toxiproxy is not None, "a pair behind links of ours"
+        server = self.stage.toxiproxy
+        await self.stage.links.lose({"crash": server.kill, "terminate": server.stop}[self.kind])
+        return ""
+
+    async def heal(self) -> str:
+        assert self.stage.toxiproxy is not None, "a pair behind links of ours"
+        count = await self.stage.links.bring_back(self.stage.toxiproxy.start)
+        return f"set again on its links: {count}"

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from chaos.fault_lines import Fault
-from chaos.harness.faults.kind import NO_ACTIVE, SITE_TARGETS, Kind, Stage
+from chaos.harness.faults.kind import SITE_TARGETS, Kind, OnSite, Stage
 from chaos.harness.faults.processes import started_again
 from chaos.harness.steps.points import FAILING, KNOWN, OF_PORTS, point_and_nth
 from chaos.harness.steps.table import Deed
@@ -24,28 +24,32 @@ _DEEDS: Mapping[str, tuple[Deed, frozenset[str], str]] = {  # kind -> deed, wher
 
 
 @dataclass
-class AtStep:
-    """A trap at a step of one site. The site is chosen when the fault begins."""
+class Trapped(OnSite):
+    """A trap in the gateway of one site."""
 
-    stage: Stage
-    fault: Fault
-    chosen: str = ""
     number: int = 0
 
-    async def why_not(self) -> str:
-        return "" if self.stage.site(self.fault.target) is not None else NO_ACTIVE
+    def arm(self, point: str, nth: int, deed: Deed) -> str:
+        self.number = self.stage.sites.traps[self.choose()].arm(point, nth, deed)
+        return self.told
+
+    def disarm(self) -> tuple[bool, int]:
+        """Returns whether it struck, and how often its point was passed."""
+        return self.stage.sites.traps[self.chosen].disarm(self.number)
+
+
+@dataclass
+class AtStep(Trapped):
+    """It strikes once, when the step is passed for the n-th time."""
 
     async def inject(self) -> str:
-        site = self.chosen = str(self.stage.site(self.fault.target))
         deed, known, _ = _DEEDS[self.fault.kind]
-        point, nth = point_and_nth(self.fault.how, known)
-        self.number = self.stage.sites.traps[site].arm(point, nth, deed)
-        return f"site {site}" if self.fault.target != site else ""
+        return self.arm(*point_and_nth(self.fault.how, known), deed)
 
     async def heal(self) -> str:
         sites, site = self.stage.sites, self.chosen
         deed, known, came = _DEEDS[self.fault.kind]
-        struck, passed = sites.traps[site].disarm(self.number)
+        struck, passed = self.disarm()
         if not struck:
             return f"passed {passed} of {point_and_nth(self.fault.how, known)[1]} times: {NOT_REACHED}"
         if deed is Deed.PAUSE:

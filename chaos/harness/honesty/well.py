@@ -14,7 +14,7 @@ from typing import NamedTuple
 from chaos.checkers.rows.facts import TELLING
 from chaos.checkers.violation import Violation
 from chaos.harness.nemesis import Span
-from chaos.harness.pair.parts import SEVERAL
+from chaos.harness.pair.parts import LINKS, SEVERAL, TOXIPROXY
 from chaos.harness.pair.samples import SAMPLE_S, Sample
 from chaos.harness.traffic.client import ROAMING
 from chaos.harness.traffic.clients import served
@@ -40,11 +40,15 @@ class Wait(NamedTuple):
 def waits(spans: Iterable[Span], history: History) -> list[Wait]:
     """Those that lasted for longer than WELL_S."""
     calls = served(history)
-    cut = [span for span in spans if any(link.startswith("c") for link in SEVERAL.get(span.target, (span.target,)))]
+    cut = [span for span in spans if any(link.startswith("c>") for link in _links(span.target))]
     return [
         *_waits(cut, [call for call in calls if call.operation.kind not in ("read", "scan", "schema")], "writes"),
         *_waits(cut, [call for call in calls if call.operation.kind in ("read", "scan")], "reads"),
     ]
+
+
+def _links(target: str) -> tuple[str, ...]:
+    return LINKS if target == TOXIPROXY else SEVERAL.get(target, (target,))
 
 
 def _waits(cut: Sequence[Span], calls: Sequence[Call], what: str) -> Iterator[Wait]:

@@ -1,7 +1,7 @@
 """The parts that a pair is made of: DFSs, storages, a coordinator or none; with the servers and links that come with them.
 
 What always holds: a scenario names the parts that it needs by the words of NEEDS; a server of a site is `nn-a` (the NameNode),
-`dn-a` (the DataNode) or `pg-a` (PostgreSQL), and the link of gateway a to it `a>nn-a`.
+`dn-a` (the DataNode) or `pg-a` (PostgreSQL), that of the coordinator `pg-w`, and the link of gateway a to it `a>nn-a`.
 This module is pure.
 """
 
@@ -16,14 +16,17 @@ from twinlog.errors import ConfigError
 
 NEEDS: Mapping[str, str] = {  # a word of a plan -> the option that gives it
     "directory": "--dfs directory", "hdfs": "--dfs hdfs", "rocksdb": "--engine rocksdb", "postgresql": "--engine postgresql",
-    "coordinator": "--coordinator yes", "no-coordinator": "--coordinator no",
+    "coordinator": "--coordinator yes", "coordinator-server": "--coordinator server", "no-coordinator": "--coordinator no",
 }
-HDFS_SERVERS, POSTGRES_SERVERS = ("nn-a", "nn-b", "dn-a", "dn-b"), ("pg-a", "pg-b")
-SERVERS = (*HDFS_SERVERS, *POSTGRES_SERVERS)
+TOXIPROXY = "toxiproxy"  # the server that all links are of
+WITNESS = "w"  # the place of the coordinator, which is neither site's
+HDFS_SERVERS, POSTGRES_SERVERS, COORDINATOR_SERVER = ("nn-a", "nn-b", "dn-a", "dn-b"), ("pg-a", "pg-b"), f"pg-{WITNESS}"
+SERVERS = (*HDFS_SERVERS, *POSTGRES_SERVERS, COORDINATOR_SERVER)
 GATEWAY_LINKS = ("c>a", "c>b", "a>b", "b>a")  # who calls whom: clients the gateways, the gateways each other
 HDFS_LINKS = tuple(f"{site}>{server}" for site in "ab" for server in HDFS_SERVERS)
 POSTGRES_LINKS = ("a>pg-a", "b>pg-b")
-LINKS = (*GATEWAY_LINKS, *HDFS_LINKS, *POSTGRES_LINKS)
+COORDINATOR_LINKS = tuple(f"{site}>{COORDINATOR_SERVER}" for site in "ab")
+LINKS = (*GATEWAY_LINKS, *HDFS_LINKS, *POSTGRES_LINKS, *COORDINATOR_LINKS)
 SEVERAL: Mapping[str, tuple[str, ...]] = {
     "a-b": ("a>b", "b>a"), "c-ab": ("c>a", "c>b"),
     **{f"{site}>dfs-{of}": (f"{site}>nn-{of}", f"{site}>dn-{of}") for site in "ab" for of in "ab"},
@@ -31,15 +34,20 @@ SEVERAL: Mapping[str, tuple[str, ...]] = {
 
 
 class Parts(msgspec.Struct, frozen=True):
-    """`dfs`: of both sites; `engine`: their storages. Without a coordinator the register is on the two DFSs."""
+    """`dfs`: of both sites; `engine`: their storages. `coordinator`: a file of SQLite, a PostgreSQL of its own, or none: then
+    the register is on the two DFSs."""
 
     dfs: Literal["directory", "hdfs"] = "directory"
     engine: Literal["rocksdb", "postgresql"] = "rocksdb"
-    coordinator: bool = True
+    coordinator: Literal["yes", "server", "no"] = "yes"
 
     @property
     def servers(self) -> tuple[str, ...]:
-        return (HDFS_SERVERS if self.dfs == "hdfs" else ()) + (POSTGRES_SERVERS if self.engine == "postgresql" else ())
+        databases = POSTGRES_SERVERS if self.engine == "postgresql" else ()
+        return (
+            *(HDFS_SERVERS if self.dfs == "hdfs" else ()), *databases,
+            *([COORDINATOR_SERVER] if self.coordinator == "server" else ()),
+        )
 
     @property
     def no_files(self) -> frozenset[str]:
@@ -54,8 +62,8 @@ class Parts(msgspec.Struct, frozen=True):
 
     def missing(self, needs: Iterable[str]) -> list[str]:
         """Returns the options by which a pair would have what it lacks of `needs`."""
-        there = {self.dfs, self.engine, "coordinator" if self.coordinator else "no-coordinator"}
-        return [NEEDS[word] for word in needs if word not in there]
+        there = {f"--dfs {self.dfs}", f"--engine {self.engine}", f"--coordinator {self.coordinator}"}
+        return [NEEDS[word] for word in needs if NEEDS[word] not in there]
 
     def check(self, name: str, needs: Iterable[str]) -> None:
         """Raises ConfigError when the plan `name` needs other parts."""
@@ -67,7 +75,8 @@ class Parts(msgspec.Struct, frozen=True):
         """Returns them in a few words, for people."""
         storage = {"rocksdb": "RocksDB", "postgresql": "PostgreSQL"}[self.engine]
         dfs = {"directory": "directories as DFS", "hdfs": "HDFS"}[self.dfs]
-        return f"{storage}, {dfs}, {'coordinator in SQLite' if self.coordinator else 'no coordinator'}"
+        coordinator = {"yes": "coordinator in SQLite", "server": "coordinator in PostgreSQL", "no": "no coordinator"}
+        return f"{storage}, {dfs}, {coordinator[self.coordinator]}"
 
 
 PLAIN = Parts()
@@ -76,5 +85,7 @@ PLAIN = Parts()
 def need_of(target: str) -> str | None:
     """Returns the part without which a plan cannot name this target."""
     called = target.partition(">")[2] or target
+    if called == COORDINATOR_SERVER:
+        return "coordinator-server"
     kind = called.partition("-")[0] if "-" in called else ""
     return {"nn": "hdfs", "dn": "hdfs", "dfs": "hdfs", "pg": "postgresql"}.get(kind)

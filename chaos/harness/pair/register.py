@@ -1,35 +1,30 @@
 """The register of the pair as it changes: openings and modes, as lines of the history.
 
-What always holds: it reads the coordinator's database and writes nothing; every change is seen, because the table of changes is
-read, not the value alone. A change happened between two looks: an opening is noted with the later one and a mode with the
-earlier one, so that neither makes an answer look wrong that was right. Where the database went back, or came back, the mode
-that it says now is news, and an opening that was seen before is none.
+What always holds: every change is seen, because the table of changes is read (changes.py), not the value alone. A change
+happened between two looks that were answered: an opening is noted with the later one and a mode with the earlier one, so that
+neither makes an answer look wrong that was right. Where the database went back, or came back, the mode that it says now is
+news, and an opening that was seen before is none.
 """
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable
-from contextlib import closing
-from pathlib import Path
 
-import msgspec
-
+from chaos.harness.pair.changes import Changes
 from chaos.harness.pair.watching import Watching
 from chaos.history.history import GivenUp, ModeRecorded, Opened
 from chaos.history.lines import Line
-from gateway.demo.files import PAIR
 from switchover.register.port import PairState
+from twinlog.errors import Unavailable, words
 
 POLL_S = 0.02
-_decoder = msgspec.json.Decoder(PairState)
 
 
 class RegisterWatch(Watching):
     """`note` takes the lines, in a thread of its own."""
 
-    def __init__(self, database: Path, now_s: Callable[[], float], note: Callable[[Line], None]) -> None:
-        self._database, self._now_s, self._note = database, now_s, note
+    def __init__(self, changes: Changes, now_s: Callable[[], float], note: Callable[[Line], None]) -> None:
+        self._changes, self._now_s, self._note = changes, now_s, note
         super().__init__()
         self._last_id = 0
         self._seen: dict[int, PairState] = {}  # the changes, by their ids
@@ -44,12 +39,12 @@ class RegisterWatch(Watching):
         while not self._ended.wait(POLL_S):
             looked_s = self._now_s()
             try:
-                found = self._read()
-            except sqlite3.OperationalError as error:
-                if not any(told in str(error) for told in ("no such table", "unable to open", "locked")):
-                    self.error = str(error)
-                    return
-                continue  # the first gateway is still to make it, or one writes it
+                found = self._changes.since(self._last_id)
+            except Unavailable:
+                continue
+            except Exception as error:  # whatever else it is, the run must not believe that nothing has changed since
+                self.error = words(error)
+                return
             now_s = self._now_s()
             for number, value in found:
                 again = self._seen.get(number) == value
@@ -60,14 +55,11 @@ class RegisterWatch(Watching):
                 self._last_id, self._value, self._seen[number] = number, value, value
             before_s = looked_s
 
-    def _read(self) -> list[tuple[int, PairState]]:
-        with closing(sqlite3.connect(f"file:{self._database}?mode=ro", uri=True)) as connection:
-            newest = connection.execute("select max(id) from history where pair = ?", (PAIR,)).fetchone()[0]
-            since = self._last_id if newest is None or newest >= self._last_id else newest - 1  # it went back
-            rows = connection.execute(
-                "select id, value from history where pair = ? and id > ? order by id", (PAIR, since)
-            ).fetchall()
-        return [(number, _decoder.decode(value)) for number, value in rows]
+    def stop(self) -> None:
+        self._ended.set()
+        self._changes.give_up()
+        super().stop()
+        self._changes.close()
 
 
 def lines_of(before: PairState | None, value: PairState, from_s: float, to_s: float) -> list[Line]:

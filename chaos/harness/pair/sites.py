@@ -67,14 +67,15 @@ class RealSites(AskedSites):
     """`links`: link -> the address of its proxy; `upstream`: link -> that of the one who is called. `bug`: a planted one, of
     every gateway. `environ`: what the gateway of each site gets besides. `before_kill` gets the process that is about to be
     killed. `traps`: where faults happen at steps, the table of each site. `servers` are started by their own `start`, before
-    `configure`. `foreseen`: how the last line of a traceback begins that a gateway may log."""
+    `configure`. `policy`: of both. `foreseen`: how the last line of a traceback begins that a gateway may log."""
 
     def __init__(
         self, folder: Path, bug: str = "", environ: Mapping[str, Mapping[str, str]] | None = None, parts: Parts = PLAIN,
         before_kill: Callable[[int], object] = lambda pid: None, traps: Mapping[str, TrapTable] | None = None,
+        policy: str = "protect",
     ) -> None:
         self.folder, self.bug, self._environ, self._before_kill = folder, bug, environ or {}, before_kill
-        self.traps = traps or {}
+        self.traps, self._policy = traps or {}, policy
         self.servers = Servers(parts, folder)
         listen = self.servers.listen
         first, second, *others = (f"127.0.0.1:{port}" for port in free_ports(2 + len(GATEWAY_LINKS), self.servers.ports))
@@ -119,8 +120,9 @@ class RealSites(AskedSites):
         for site, path in configs.items():
             peer = OTHER[site]
             text = path.read_text().replace(f'"{self.urls[peer]}"', f'"http://{self.links[f"{site}>{peer}"]}"')
+            text = text.replace('policy = "protect"', f'policy = "{self._policy}"')
             text = self.servers.configured(site, text)
-            if not self.parts.coordinator:
+            if self.parts.coordinator == "no":
                 text = text[:text.index("[coordinator]")]
             sizes = f"\n[wal]\nsegment_bytes = {SEGMENT_BYTES}\n\n[remote_log]\nsegment_bytes = {SEGMENT_BYTES}\n"
             text = text.replace("[engine]\n", f"[engine]\nflush_interval_s = {FLUSH_INTERVAL_S}\n")
@@ -128,7 +130,7 @@ class RealSites(AskedSites):
 
     @property
     def coordinator(self) -> Path:
-        """The database in which the register is."""
+        """The file in which the register is, of a pair with a coordinator in SQLite."""
         return self.folder / "coordinator.db"
 
     def data_dir(self, site: str) -> Path:

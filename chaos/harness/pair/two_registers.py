@@ -18,6 +18,7 @@ from typing import Protocol
 import httpx
 import msgspec
 
+from chaos.harness.pair.changes import PostgresChanges, SqliteChanges
 from chaos.harness.pair.register import RegisterWatch, lines_of
 from chaos.harness.pair.sites import OTHER, SITES, RealSites
 from chaos.harness.pair.watching import Watching
@@ -202,6 +203,8 @@ def files_of(sites: RealSites) -> Mapping[str, RegisterFiles]:
 
 def watch_of(sites: RealSites, now_s: Callable[[], float], note: Callable[[Line], None]) -> RegisterWatch | TwoDfsWatch:
     """The watch of the register of a pair, wherever that is."""
-    if sites.parts.coordinator:
-        return RegisterWatch(sites.folder / "coordinator.db", now_s, note)
+    if sites.servers.witness is not None:
+        return RegisterWatch(PostgresChanges(sites.servers.witness.url), now_s, note)
+    if sites.parts.coordinator == "yes":
+        return RegisterWatch(SqliteChanges(sites.coordinator), now_s, note)
     return TwoDfsWatch(files_of(sites), OTHER[INITIAL_ACTIVE], now_s, note)

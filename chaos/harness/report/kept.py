@@ -16,7 +16,7 @@ import msgspec
 from chaos.checkers.violation import Violation
 from chaos.harness.nemesis import Span
 from chaos.harness.pair.commands import Typed
-from chaos.harness.pair.parts import Parts
+from chaos.harness.pair.parts import WITNESS, Parts
 from chaos.harness.pair.samples import Sample
 from chaos.harness.pair.sites import SITES
 from chaos.harness.plan import HarnessPlan, parse, text
@@ -87,7 +87,7 @@ def tidy(folder: Path, *, keep_all: bool) -> None:
     """Removes what is large from the folder of a run, the sites' files and the history, unless all is to be kept."""
     if keep_all:
         return
-    for site in SITES:
+    for site in (*SITES, WITNESS):
         shutil.rmtree(folder / site, ignore_errors=True)
     for name in ("history.jsonl", "history.edn"):
         (folder / name).unlink(missing_ok=True)

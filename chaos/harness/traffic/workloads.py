@@ -1,5 +1,5 @@
 """The workloads of a run on real processes: those of the simulator, with more rows, since such a run has more operations, and
-two that the simulator does not draw, because one more name would change the plan of every seed.
+some that the simulator does not draw, because one more name would change the plan of every seed.
 
 What always holds: one implementation serves both drivers; how many rows there are is all that differs.
 """
@@ -18,7 +18,7 @@ from chaos.workloads.batches import Batches
 from chaos.workloads.check_and_mutate import CheckAndMutate
 from chaos.workloads.counters import Counters
 from chaos.workloads.mixed import Mixed
-from chaos.workloads.registers import Registers
+from chaos.workloads.registers import Documents, Registers
 from chaos.workloads.scanning import Scanning
 from chaos.workloads.workload import Workload
 
@@ -27,6 +27,7 @@ WORKLOADS: Mapping[str, Callable[[Random], Workload]] = MappingProxyType({
     "bank": partial(Bank, banks=8),
     "appends": partial(Appends, lists=6),
     "registers": partial(Registers, rows=24),
+    "documents": partial(Documents, rows=24),
     "counters": partial(Counters, rows=8),
     "check_and_mutate": partial(CheckAndMutate, rows=16),
     "batches": partial(Batches, groups=12),

@@ -94,6 +94,52 @@ async def test_a_link_that_is_down_refuses_and_comes_back(tmp_path: Path) -> Non
         assert await passes(port)
 
 
+async def test_a_server_that_was_killed_has_again_what_was_done_to_its_links(tmp_path: Path) -> None:
+    async with a_link(tmp_path) as (links, port):
+        server = links._server
+        assert isinstance(server, toxiproxy.Toxiproxy)
+        await links.add("a>b", "timeout", "upstream", {"timeout": 0})
+        await links.add("a>b", "latency", "downstream", {"latency": 10})
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        await links.lose(server.kill)
+        assert links.is_away
+        assert await asyncio.wait_for(ended(reader), ANSWER_S), "a connection of before is cut"
+        writer.transport.abort()
+        with pytest.raises(ConnectionRefusedError):
+            await passes(port)
+        await links.remove("a>b", "latency", "downstream")
+        assert await links.bring_back(server.start) == 1
+        assert not await passes(port, PATIENCE_S), "the toxic that nobody has healed"
+        await links.remove("a>b", "timeout", "upstream")
+        assert await passes(port)
+
+
+async def test_what_is_done_while_the_server_is_away_counts_when_it_is_back(tmp_path: Path) -> None:
+    async with a_link(tmp_path) as (links, port):
+        server = links._server
+        assert isinstance(server, toxiproxy.Toxiproxy)
+        await links.lose(server.stop)
+        await links.switch("a>b", on=False)
+        await links.add("a>b", "timeout", "upstream", {"timeout": 0})
+        assert await links.bring_back(server.start) == 2
+        with pytest.raises(ConnectionRefusedError):
+            await passes(port)
+        await links.switch("a>b", on=True)
+        assert not await passes(port, PATIENCE_S)
+        await links.reset()
+        await links.lose(server.kill)
+        assert await links.bring_back(server.start) == 0
+        assert await passes(port)
+
+
+async def ended(reader: asyncio.StreamReader) -> bool:
+    """No byte comes any more, by an end or by a reset."""
+    try:
+        return await reader.read(1) == b""
+    except ConnectionResetError:
+        return True
+
+
 async def test_what_the_package_does_not_raise_is_raised(tmp_path: Path) -> None:
     async with a_link(tmp_path) as (links, _):
         with pytest.raises(Unavailable, match="does not do what it was asked for"):

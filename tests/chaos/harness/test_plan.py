@@ -26,7 +26,7 @@ def fault_of(kind: Kind) -> Fault:
 
 def test_a_plan_of_every_kind_is_read_back() -> None:
     faults = tuple(fault_of(kind) for kind in KINDS)
-    plan = HarnessPlan("all of it", 7, "sets", 3, 50.0, 12.5, faults, ("hdfs", "postgresql"))
+    plan = HarnessPlan("all of it", 7, "sets", 3, 50.0, 12.5, faults, ("hdfs", "postgresql", "coordinator"), policy="available")
     assert parse(text(plan)) == plan
 
 
@@ -83,6 +83,13 @@ def test_every_scenario_can_be_read_and_says_what_happens(name: str) -> None:
     ("needs ships", "a plan needs one or more of directory, hdfs"),
     ("at 1 crash nn-a", "only a pair with hdfs has nn-a: say `needs hdfs`"),
     ("needs hdfs\nat 1 down a>pg-a for 2", "only a pair with postgresql has a>pg-a"),
+    ("needs coordinator\nat 1 crash pg-w", "only a pair with coordinator-server has pg-w"),
+    ("policy available", "say `needs coordinator`"),
+    ("policy bold", "policy 'bold' is none of protect, available"),
+    ("at 1 pause a for 2 how long", "`how` of pause is nothing, or, of a site, taken"),
+    ("at 1 pause m1 for 2 how taken", "`how` of pause is nothing, or, of a site, taken"),
+    ("at 1 pause toxiproxy for 2", "the target of pause is one of a, b"),
+    ("at 1 monitor m1 how kindly", "`how` of monitor is nothing, or act"),
     ("needs hdfs\nat 1 site-lost nn-a", "the target of site-lost is one of a, b"),
     ("speed 3", "'speed' begins no line of a plan"),
 ])

@@ -7,6 +7,7 @@ import time
 from contextlib import closing
 from pathlib import Path
 
+from chaos.harness.pair.changes import SqliteChanges
 from chaos.harness.pair.register import RegisterWatch, lines_of
 from chaos.history.history import GivenUp, ModeRecorded, Opened
 from chaos.history.lines import Line
@@ -36,7 +37,7 @@ def test_a_takeover_from_an_asynchronous_active_gives_up_what_that_one_reported(
 
 async def test_every_change_is_seen_however_fast_they_follow(tmp_path: Path) -> None:
     found: list[Line] = []
-    watch = RegisterWatch(tmp_path / "coordinator.db", time.monotonic, found.append)
+    watch = RegisterWatch(SqliteChanges(tmp_path / "coordinator.db"), time.monotonic, found.append)
     watch.start()
     coordinator = SqlCoordinator(f"sqlite:///{tmp_path}/coordinator.db", "demo", SystemClock())
     value = None
@@ -59,14 +60,14 @@ async def test_a_database_that_goes_back_and_comes_back_is_followed(tmp_path: Pa
     with closing(sqlite3.connect(database)) as source, closing(sqlite3.connect(older)) as copy:
         source.backup(copy)
     await coordinator.compare_and_set(first, PairState(epoch=2, epoch_allocated=2, active="b", mode="async", reason="a test"))
-    watch = RegisterWatch(database, time.monotonic, found.append)
+    watch = RegisterWatch(SqliteChanges(database), time.monotonic, found.append)
     watch.start()
     assert wait_for(lambda: watch.active == "b")
     newest = tmp_path / "newest.db"
     with closing(sqlite3.connect(database)) as source, closing(sqlite3.connect(newest)) as copy:
         source.backup(copy)
     await coordinator.close()
-    older.rename(database)
+    put_in_its_place(older, database)
     assert wait_for(lambda: watch.active == "a")
     assert found[-1] == ModeRecorded(1, "sync", found[-1].at_s)  # type: ignore[attr-defined]
     newest.rename(database)
@@ -76,13 +77,19 @@ async def test_a_database_that_goes_back_and_comes_back_is_followed(tmp_path: Pa
     assert not watch.error
 
 
+def put_in_its_place(older: Path, database: Path) -> None:
+    for suffix in ("-wal", "-shm"):  # a look of the watch may have kept them, and SQLite would read them into the older one
+        Path(f"{database}{suffix}").unlink(missing_ok=True)
+    older.rename(database)
+
+
 async def test_the_register_of_another_pair_in_the_same_database_is_none_of_ours(tmp_path: Path) -> None:
     found: list[Line] = []
     for pair in ("other", "demo"):
         coordinator = SqlCoordinator(f"sqlite:///{tmp_path}/coordinator.db", pair, SystemClock())
         await coordinator.compare_and_set(None, PairState(epoch=7, active="ab"[pair == "demo"], reason="a test"))
         await coordinator.close()
-    watch = RegisterWatch(tmp_path / "coordinator.db", time.monotonic, found.append)
+    watch = RegisterWatch(SqliteChanges(tmp_path / "coordinator.db"), time.monotonic, found.append)
     watch.start()
     assert wait_for(lambda: bool(found))
     watch.stop()

@@ -92,7 +92,8 @@ def test_a_planted_bug_is_found_by_the_checker_that_it_names(tmp_path: Path, nam
     assert not left_by(tmp_path)
 
 
-def test_a_harness_that_is_killed_leaves_no_process(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGKILL, -signal.SIGKILL), (signal.SIGTERM, 3)])
+def test_a_harness_that_is_ended_leaves_no_process(tmp_path: Path, number: signal.Signals, code: int) -> None:
     with subprocess.Popen(
         command(tmp_path, FAILOVER), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=child_environ()
     ) as harness:
@@ -100,5 +101,6 @@ def test_a_harness_that_is_killed_leaves_no_process(tmp_path: Path) -> None:
         seen = next((line for line in harness.stdout if "the pair is open" in line), "")
         assert seen
         assert len(left_by(tmp_path)) >= 4, "the harness, two gateways and Toxiproxy"
-        harness.send_signal(signal.SIGKILL)
+        harness.send_signal(number)
+    assert harness.returncode == code
     assert wait_for(lambda: not left_by(tmp_path)), left_by(tmp_path)

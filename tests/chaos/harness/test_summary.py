@@ -51,9 +51,9 @@ def test_a_run_that_held_leaves_its_report_alone(tmp_path: Path, keep_all: bool)
 def test_a_report_leads_back_to_its_run(tmp_path: Path) -> None:
     plan = HarnessPlan("about", 7, "sets")
     path = tmp_path / "report.json"
-    parts = {"dfs": "hdfs", "engine": "rocksdb", "coordinator": False}
+    parts = {"dfs": "hdfs", "engine": "rocksdb", "coordinator": "no"}
     path.write_text(json.dumps({"name": "x", "plan": text(plan), "parts": parts, "rounds": 2, "bug": ""}))
-    assert read_back(path) == ("x", plan, Parts("hdfs", "rocksdb", False), 2, "")
+    assert read_back(path) == ("x", plan, Parts("hdfs", "rocksdb", "no"), 2, "")
     path.write_text("[]")
     with pytest.raises(InvalidInput, match="is no report of a run"):
         read_back(path)

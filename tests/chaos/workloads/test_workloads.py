@@ -15,10 +15,11 @@ from chaos.workloads.appends import Appends
 from chaos.workloads.bank import Bank
 from chaos.workloads.drive import create_tables, drive
 from chaos.workloads.memory import Faults, MemoryClient, MemoryPair
+from chaos.workloads.registers import BYTES, Documents
 from storage.rows.schema import parse_table
 
 HONEST = Faults(lost_answers=0.06, lost_requests=0.06, refusals=0.03)
-EVERY = {**WORKLOADS, "bank": Bank, "appends": Appends}
+EVERY = {**WORKLOADS, "bank": Bank, "appends": Appends, "documents": Documents}
 ALL = tuple(EVERY)
 FOUND = {  # fault -> the workloads that it concerns
     Faults(lost_writes=0.1): ALL,
@@ -108,3 +109,11 @@ def test_the_tables_are_ones_that_the_pair_would_make(name: str) -> None:
         assert schema.name == use.name
         assert schema.primary_key == ("id",)
         assert use.value in {column.name for column in schema.columns}
+
+
+def test_documents_are_large_and_deletes_are_not() -> None:
+    workload = Documents(Random(7))
+    mutations = [mutation for _ in range(200) for mutation in workload.next("c1").mutations]
+    assert {mutation.op for mutation in mutations} == {"upsert", "delete"}
+    assert {len(mutation.row.get("copy", "")) for mutation in mutations} == {0, BYTES}
+    assert all(mutation.row["copy"].rstrip(".") == mutation.row["value"] for mutation in mutations if mutation.row)

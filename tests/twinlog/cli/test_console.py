@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 
 import pytest
+import typer
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.markup import escape
@@ -15,7 +17,7 @@ from rich.text import Text
 from twinlog.cli.console import SafeConsole
 from twinlog.cli.terminal_text import REPLACEMENT, plain, plain_json
 from twinlog.errors import TwinlogError
-from twinlog.terminal import print_json, print_json_line, show_error
+from twinlog.terminal import print_json, print_json_line, show_error, verb
 
 ATTACK = "\x1b]0;owned\x07\x1b[2J\x9b31m\x7f\r\u202e:warning:"
 
@@ -61,3 +63,21 @@ def test_json_says_the_same_without_them(text: str) -> None:
     assert not is_command(shown)
     assert len(plain(text)) == len(text)
     assert not is_command(plain(text))
+
+
+@pytest.mark.parametrize(("error", "said"), [
+    (MemoryError(), "this process gets no more memory"),
+    (OSError(errno.EAGAIN, "this process cannot start another thread"), "this process cannot start another thread"),
+    (KeyError("x"), "This is a defect of twinlog"),
+])
+def test_want_of_memory_is_no_defect(capsys: pytest.CaptureFixture[str], error: Exception, said: str) -> None:
+    @verb
+    def command() -> None:
+        raise error
+
+    with pytest.raises(typer.Exit) as ended:
+        command()
+    shown = " ".join(capsys.readouterr().err.split())
+    assert said in shown
+    assert ("defect" in shown) == isinstance(error, KeyError)
+    assert ended.value.exit_code == 1

@@ -1,4 +1,4 @@
-"""PostgreSQL of one site, with the site's database.
+"""PostgreSQL of one site, with the site's database; or that of the coordinator, as that of a site that nobody loses.
 
 What always holds: its data lies in a folder that the user who runs PostgreSQL can reach, and goes with the run; its log and the
 file of the site's password stand in the site's own folder. A start finds the database of before, unless the site was lost.
@@ -12,6 +12,8 @@ import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+
+from sqlalchemy import make_url
 
 from chaos.harness.pair.servers.server import Server
 from chaos.servers.janitor import own_prefix
@@ -74,9 +76,10 @@ class SitePostgres:
         self._one = OnePostgres(self._data / "server", port)
         self.servers: Mapping[str, Server] = {f"pg-{site}": self._one}
 
-    def url(self) -> str:
-        """The database past the link, with its password."""
-        return self._one.server.url(self.database)
+    def url(self, port: int | None = None) -> str:
+        """The database with its password, which is there once it was started: past the link, or by a link at `port`."""
+        address = make_url(self.address(port or self.port)).set(password=(self._folder / PASSWORD).read_text())
+        return address.render_as_string(hide_password=False)
 
     def address(self, port: int) -> str:
         """The database for a configuration, by a link at `port`."""

@@ -1,18 +1,20 @@
 """All servers below a pair, by its parts: their lives and losses, their links, and what configurations of gateways say of them.
 
 What always holds: gateways reach every server through a link of their own, the harness past it; a site that was lost has no
-server until it is built anew. A pair of plain folders has no servers, and then nothing is done here.
+server until it is built anew; that of the coordinator is lost with no site. A pair of plain folders with its coordinator in a
+file has no servers, and then nothing is done here.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from chaos.harness.pair.parts import Parts
+from chaos.harness.pair.parts import COORDINATOR_SERVER, WITNESS, Parts
 from chaos.harness.pair.servers.hdfs import HOSTS, OPTION, SiteHdfs
 from chaos.harness.pair.servers.postgres import PASSWORD, SitePostgres
 from chaos.harness.pair.servers.server import Server, SiteServers
@@ -24,6 +26,8 @@ from remote_log.dfs.hdfs import jvm
 from twinlog.errors import ConfigError
 
 HOST = "127.0.0.1"
+COORDINATOR_URL = "coordinator.url"  # the file in a site's folder
+_IN_SQLITE = re.compile(r'\[coordinator\]\nurl = "[^"\n]*"')
 _SITES = ("a", "b")
 
 
@@ -32,7 +36,7 @@ def check_installed(parts: Parts) -> None:
     if parts.dfs == "hdfs":
         jvm.java_program()
         hdfs_jars.class_path()
-    if parts.engine == "postgresql":
+    if parts.engine == "postgresql" or parts.coordinator == "server":
         try:
             find_program("postgres"), find_program("initdb")
         except NoPostgres as error:
@@ -43,7 +47,7 @@ class Servers:
     """`folder`: that of the pair, with one for each site in it."""
 
     def __init__(self, parts: Parts, folder: Path) -> None:
-        self.parts = parts
+        self.parts, self._folder = parts, folder
         self.lost: set[str] = set()
         for site in _SITES if parts.servers else ():
             (folder / site).mkdir(parents=True, exist_ok=True)
@@ -57,10 +61,17 @@ class Servers:
             (port,) = free_ports(1, self.ports)
             self.postgres[site] = SitePostgres(site, folder / site, port)
             self.ports.add(port)
+        self.witness = self._witness(folder) if parts.coordinator == "server" else None
         self._named: dict[str, Server] = {name: server for each in self._all() for name, server in each.servers.items()}
 
+    def _witness(self, folder: Path) -> SitePostgres:
+        (folder / WITNESS).mkdir()
+        (port,) = free_ports(1, self.ports)
+        self.ports.add(port)
+        return SitePostgres(WITNESS, folder / WITNESS, port)
+
     def _all(self) -> list[SiteServers]:
-        return [each for site in _SITES for each in self._of(site)]
+        return [*(each for site in _SITES for each in self._of(site)), *([self.witness] if self.witness is not None else [])]
 
     def _of(self, site: str) -> list[SiteServers]:
         kinds: tuple[Mapping[str, SiteServers], ...] = (self.hdfs, self.postgres)
@@ -96,7 +107,7 @@ class Servers:
             each.stop()
 
     def are_well(self, site: str) -> bool:
-        """Returns whether all servers of the site run, and none is paused."""
+        """Returns whether all servers of the site itself run, and none is paused."""
         own = [server for each in self._of(site) for server in each.servers.values()]
         return all(server.is_running and not server.is_paused for server in own)
 
@@ -120,6 +131,8 @@ class Servers:
                 found[f"{gateway}>dn-{site}"] = f"{HOST}:{hdfs.data_node_port}"
             if gateway in self.postgres:
                 found[f"{gateway}>pg-{gateway}"] = f"{HOST}:{self.postgres[gateway].port}"
+            if self.witness is not None:
+                found[f"{gateway}>{COORDINATOR_SERVER}"] = f"{HOST}:{self.witness.port}"
         return found
 
     @cached_property
@@ -149,9 +162,15 @@ class Servers:
         }
 
     def configured(self, gateway: str, text: str) -> str:
-        """The configuration of that gateway, by its own links."""
+        """The configuration of that gateway, by its own links. The coordinator's address is in a file beside it, for it has a
+        password."""
         for site, hdfs in self.hdfs.items():
             text = text.replace(f'"{hdfs.cluster.uri}{ROOT}"', f'"hdfs://{self.listen[f"{gateway}>nn-{site}"]}{ROOT}"')
+        if self.witness is not None:
+            secret = self._folder / gateway / COORDINATOR_URL
+            secret.touch(0o600)
+            secret.write_text(self.witness.url(self._port(f"{gateway}>{COORDINATOR_SERVER}")))
+            text = _IN_SQLITE.sub(f'[coordinator]\nurl = "file:{secret.name}"', text)
         return text.replace("options = { ", f'options = {{ "{OPTION}" = "true", ')
 
     def environ(self, gateway: str) -> dict[str, str]:

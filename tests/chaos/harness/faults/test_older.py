@@ -94,5 +94,5 @@ async def test_the_coordinator_goes_back_under_whoever_has_it_open(stage: Stage,
 
 
 async def test_a_pair_without_a_coordinator_has_none_that_goes_back(stage: Stage) -> None:
-    assert await effect_of(Fault(1, "coordinator-back", "w", 2), stage).why_not() == "there is no coordinator"
+    assert await effect_of(Fault(1, "coordinator-back", "w", 2), stage).why_not() == "this pair has no coordinator in a file"
     assert BY_NAME["coordinator-back"].targets == ("w",)

@@ -1,4 +1,5 @@
-"""Faults of servers: which server a plan means, what is done to it and undone, and a site that is lost meanwhile."""
+"""Faults of servers: which server a plan means, what is done to it and undone, and a site that is lost meanwhile; and the
+server of all links."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ import pytest
 from chaos.fault_lines import Fault
 from chaos.harness.faults.kind import Stage
 from chaos.harness.faults.registry import effect_of
-from chaos.harness.faults.servers import OnServer
+from chaos.harness.faults.servers import OnServer, OnToxiproxy
 from chaos.harness.pair.parts import Parts
 
 NOTHING: Any = None
@@ -73,3 +74,40 @@ async def test_a_server_of_a_lost_site_comes_back_with_its_site_only() -> None:
     assert await effect.heal() == "its site was lost meanwhile"
     assert servers.named("pg-a").done == ["kill"]
     assert await OnServer(stage, "crash", "pg-a").why_not() == "its site is lost"
+
+
+class FakeLinks:
+    """Calls what is given, as Links do."""
+
+    is_away = False
+
+    async def lose(self, end: Any) -> None:
+        end()
+        self.is_away = True
+
+    async def bring_back(self, start: Any) -> int:
+        start()
+        self.is_away = False
+        return 3
+
+
+@pytest.mark.parametrize(("kind", "done"), [("crash", ["kill", "start"]), ("terminate", ["stop", "start"])])
+async def test_the_server_of_all_links_ends_and_comes_back(kind: str, done: list[str]) -> None:
+    server, links = FakeServer(), FakeLinks()
+    stage = Stage(NOTHING, links, NOTHING, lambda: "a", toxiproxy=server)  # type: ignore[arg-type]
+    effect = effect_of(Fault(1, kind, "toxiproxy", 2), stage)
+    assert await effect.why_not() == ""
+    await effect.inject()
+    assert await OnToxiproxy(stage, kind).why_not() == "toxiproxy does not run"
+    assert await effect.heal() == "set again on its links: 3"
+    assert server.done == done
+
+
+async def test_the_coordinators_server_is_lost_with_no_site() -> None:
+    servers, stage = staged(Parts(coordinator="server"))
+    servers.lost = {"a", "b"}
+    effect = OnServer(stage, "crash", "pg-w")
+    assert await effect.why_not() == ""
+    await effect.inject()
+    assert await effect.heal() == ""
+    assert servers.named("pg-w").done == ["kill", "start"]

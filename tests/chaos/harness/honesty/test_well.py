@@ -48,6 +48,8 @@ def test_where_nobody_asks_or_nobody_gets_through_nobody_waits_for_the_site() ->
     assert not lies(looks(), (), idle.history())
     cut = Span("black-hole", "c>a", "", 3.0, 6.0)
     assert not lies(looks(), [cut], STUCK.history())
+    assert not lies(looks(), [Span("crash", "toxiproxy", "", 3.0, 6.0)], STUCK.history()), "the server of all links"
+    assert lies(looks(), [Span("crash", "pg-w", "", 3.0, 6.0)], STUCK.history()), "nobody asks the coordinator for a row"
     assert waits([cut], STUCK.history()) == []
     assert lies(looks(), [Span("black-hole", "a>b", "", 3.0, 6.0)], STUCK.history()), "no link of clients"
 

@@ -23,6 +23,10 @@ SERVERS = (
     "needs hdfs\nworkload sets\nseconds 30\nat 2 crash dn-b for 2\nat 9 pause nn-b for 3\nat 16 down a>dfs-b for 2\n"
     "at 22 crash a for 4\nat 22.2 failover b\n"
 )
+COORDINATOR = (
+    "needs coordinator-server\nworkload sets\nseconds 22\nat 2 crash pg-w for 5\nat 9 black-hole a>pg-w for 3\n"
+    "at 13 crash toxiproxy for 1\nat 16 crash a for 4\nat 16.2 failover b\n"
+)
 PARTS: dict[tuple[str, ...], str] = {
     ("--coordinator", "no"): ALONE, ("--engine", "postgresql"): DATABASES, ("--dfs", "hdfs"): SERVERS,
 }
@@ -50,6 +54,18 @@ def test_a_pair_of_other_parts_holds(tmp_path: Path, options: tuple[str, ...]) -
     assert [span["skipped"] for span in report["faults"] if span["skipped"]] == []
     assert report["totals"]["acknowledged"] > 50
     assert used_links(tmp_path) == links_of(report), "each server is reached through its links, and nothing passes them"
+    assert not left_by(tmp_path)
+
+
+def test_writes_continue_while_the_coordinators_server_is_away(tmp_path: Path) -> None:
+    code, said, report = executed(tmp_path, COORDINATOR, "--coordinator", "server")
+    assert code == 0, said
+    assert [span["skipped"] for span in report["faults"] if span["skipped"]] == []
+    costs = {span["target"]: cost for span, cost in zip(report["faults"], report["costs"], strict=True)}
+    assert costs["pg-w"]["without_writes_s"] < 3
+    assert costs["a>pg-w"]["without_writes_s"] < 3
+    assert used_links(tmp_path) == links_of(report)
+    assert "coordinator in PostgreSQL" in said
     assert not left_by(tmp_path)
 
 
