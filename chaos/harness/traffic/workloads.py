@@ -20,6 +20,7 @@ from chaos.workloads.counters import Counters
 from chaos.workloads.mixed import Mixed
 from chaos.workloads.registers import Registers
 from chaos.workloads.scanning import Scanning
+from chaos.workloads.sets import Sets
 from chaos.workloads.workload import Workload
 
 WORKLOADS: Mapping[str, Callable[[Random], Workload]] = MappingProxyType({
@@ -31,5 +32,6 @@ WORKLOADS: Mapping[str, Callable[[Random], Workload]] = MappingProxyType({
     "check_and_mutate": partial(CheckAndMutate, rows=16),
     "batches": partial(Batches, groups=12),
     "scanning": partial(Scanning, rows=60),
+    "sets": partial(Sets, size_max=400),
     "mixed": partial(Mixed, rows=24),
 })
