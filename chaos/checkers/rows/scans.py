@@ -20,7 +20,7 @@ NAME = "scans"
 
 
 class _Acknowledged(NamedTuple):
-    """The acknowledged writes of a row: (version, when), by version; and for each the earliest time of it and the later ones."""
+    """The acknowledged writes of a row: (version, when), by version; for each the earliest time of it and the later ones."""
 
     writes: list[tuple[int, float]]
     earliest_s: list[float]

@@ -2,8 +2,8 @@
 limits across them.
 
 What always holds: one seed and number give one plan for a pair of these parts; a site is lost with its data only as the first
-event of an episode, while the pair is whole, for what an asynchronous active alone acknowledged would be lost with it, and rightly
-so.
+event of an episode, while the pair is whole, for what an asynchronous active alone acknowledged would be lost with it, and
+rightly so.
 """
 
 from __future__ import annotations

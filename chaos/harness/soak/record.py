@@ -33,8 +33,8 @@ class Held(msgspec.Struct, frozen=True):
 
 class Leg(msgspec.Struct, frozen=True):
     """One leg. `faults`: kind -> how often it came about, commands included; `not_reached`: how often a step was not passed;
-    `left_out`: faults that could not be caused then. `broken`: the checkers that were violated. `held`: empty where the pair did
-    not come to rest."""
+    `left_out`: faults that could not be caused then. `broken`: the checkers that were violated. `held`: empty where the pair
+    did not come to rest."""
 
     day: str
     commit: str
@@ -63,9 +63,9 @@ def leg_of(run: Run, seed: int, leg: int, commit: str, lasted_s: float) -> Leg:
     line = recorded(run, "", "", commit)
     came = [span for span in run.spans if not span.skipped]
     reached = [span for span in came if not span.told.endswith(NOT_REACHED)]
+    by_kind = dict(sorted(Counter(each.kind for each in reached).items()))
     return Leg(
-        line.day, commit, line.parts, seed, leg, run.plan.workload, dict(sorted(Counter(each.kind for each in reached).items())),
-        len(came) - len(reached), len(run.spans) - len(came), line.operations, line.acknowledged, line.unknown, line.lost,
+        line.day, commit, line.parts, seed, leg, run.plan.workload, by_kind, len(came) - len(reached), len(run.spans) - len(came), line.operations, line.acknowledged, line.unknown, line.lost,
         line.not_linearizable, line.violations, line.stuck, sorted({each.checker for each in run.violations}),
         line.without_writes_s, line.without_reads_s, _held(run.rest), round(lasted_s, 1),
     )
