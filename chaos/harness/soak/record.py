@@ -65,9 +65,10 @@ def leg_of(run: Run, seed: int, leg: int, commit: str, lasted_s: float) -> Leg:
     reached = [span for span in came if not span.told.endswith(NOT_REACHED)]
     by_kind = dict(sorted(Counter(each.kind for each in reached).items()))
     return Leg(
-        line.day, commit, line.parts, seed, leg, run.plan.workload, by_kind, len(came) - len(reached), len(run.spans) - len(came), line.operations, line.acknowledged, line.unknown, line.lost,
-        line.not_linearizable, line.violations, line.stuck, sorted({each.checker for each in run.violations}),
-        line.without_writes_s, line.without_reads_s, _held(run.rest), round(lasted_s, 1),
+        line.day, commit, line.parts, seed, leg, run.plan.workload, by_kind, len(came) - len(reached),
+        len(run.spans) - len(came), line.operations, line.acknowledged, line.unknown, line.lost, line.not_linearizable,
+        line.violations, line.stuck, sorted({each.checker for each in run.violations}), line.without_writes_s,
+        line.without_reads_s, _held(run.rest), round(lasted_s, 1),
     )
 
 

@@ -32,6 +32,6 @@ WORKLOADS: Mapping[str, Callable[[Random], Workload]] = MappingProxyType({
     "check_and_mutate": partial(CheckAndMutate, rows=16),
     "batches": partial(Batches, groups=12),
     "scanning": partial(Scanning, rows=60),
-    "sets": partial(Sets, size_max=400),
+    "sets": partial(Sets, scan_share=0.05, size_max=200),
     "mixed": partial(Mixed, rows=24),
 })

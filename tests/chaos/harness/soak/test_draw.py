@@ -30,7 +30,8 @@ def test_each_episode_has_its_own_faults() -> None:
     for plan in PLANS:
         episodes = [faults for _, faults in plan.episodes()]
         assert len(episodes) == EPISODES
-        assert all(episodes) and episodes[0] != episodes[1]
+        assert all(episodes)
+        assert episodes[0] != episodes[1]
         assert sum(map(len, episodes)) == len(plan.faults)
 
 
