@@ -232,7 +232,7 @@ class RocksEngine:
             with ROCKS_ERRORS:
                 return fn()
 
-        return await self._reader.submit(read)
+        return await self._reader.read(read)
 
     async def request_outcome(self, key: str) -> RequestOutcome | None:
         with ROCKS_ERRORS:
