@@ -9,7 +9,7 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Stopped(Exception):
@@ -23,7 +23,7 @@ def stopping() -> Iterator[None]:
         ignore_signals()
         raise Stopped
 
-    before = {each: signal.signal(each, stop) for each in _SIGNALS}
+    before = {each: signal.signal(each, stop) for each in SIGNALS}
     try:
         yield
     finally:
@@ -33,5 +33,5 @@ def stopping() -> Iterator[None]:
 
 def ignore_signals() -> None:
     """From here on: what is being stopped is stopped in peace."""
-    for each in _SIGNALS:
+    for each in SIGNALS:
         signal.signal(each, signal.SIG_IGN)

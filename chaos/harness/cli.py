@@ -25,6 +25,7 @@ from chaos.harness.report.summary import Line, line_of, summary, write_summary
 from chaos.harness.run import Harness
 from chaos.harness.screen import console_of, ended, show, show_found, show_list
 from chaos.harness.soak.record import leg_of
+from chaos.harness.stopped import until_stopped
 from chaos.servers import toxiproxy
 from chaos.servers.janitor import employ
 from gateway.stopping import stopping
@@ -71,7 +72,7 @@ def _made(console: Console, chosen: argparse.Namespace) -> int:
         own.mkdir(exist_ok=True)
         console.print(f"{course.name}: {course.plan.about}\n{course.parts.told}; in {own}")
         harness = Harness(course.plan, own, parts=course.parts, rounds=course.rounds, bug=course.bug, say=console.print)
-        run = asyncio.run(harness.execute())
+        run = asyncio.run(until_stopped(harness.execute()))
         show(console, run, keep(run, course.name, own))
         lines.append(line_of(course.name, run))
         found[course.name] = {violation.checker for violation in run.violations}
