@@ -23,7 +23,7 @@ from chaos.harness.traffic.workloads import WORKLOADS
 
 SECONDS = 150.0  # of an episode
 EPISODES = 2  # of a leg
-CLIENTS, RATE = 20, 1000.0  # a client waits for its answer, so that fewer come about
+CLIENTS, RATE = 32, 1600.0  # at most: a client waits for its answer, and then 20 ms
 QUIET_S = 25.0  # before the end, in which nothing new begins
 FIRST_S = 4.0
 SITE_LOST_SHARE = 0.15
