@@ -91,8 +91,8 @@ def of_a_report(path: Path) -> Course:
 
 
 def of_a_soak(chosen: argparse.Namespace) -> Iterator[Course]:
-    """One leg after the other, until its hours are over. With a record, a soak of this seed goes on behind the legs that are
-    in it, whose time counts. Raises InvalidInput."""
+    """One leg after the other, until its hours are over. With a record, a soak of this seed continues behind the legs that
+    are in it, whose time counts. Raises InvalidInput."""
     parts = parts_of(chosen)
     lines = legs.read(chosen.record) if chosen.record is not None else []
     done = [line for line in lines if (line.seed, line.parts) == (chosen.seed, parts.told)]

@@ -1,7 +1,7 @@
 """A run that somebody stops: SIGINT or SIGTERM cancels it, so that all of it is undone in order, and then raises Stopped.
 
 What always holds: while an event loop runs, no signal raises anything, for whatever is raised then ends in some callback or
-task, and the run goes on without it; a second signal does not cut short what the first one began. Handlers are put back.
+task, and the run continues without it; a second signal does not cut short what the first one began. Handlers are put back.
 """
 
 from __future__ import annotations

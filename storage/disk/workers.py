@@ -112,7 +112,7 @@ class Worker(_Thread):
         return self._send(fn)
 
     async def read(self, fn: Callable[[], T]) -> T:
-        """Returns the result of `fn`, which changes nothing. Raises Overloaded where no thread can be started: later one may."""
+        """Returns what `fn` does, which changes nothing. Raises Overloaded where no thread can be started: later one may."""
         try:
             future = self.submit(fn)
         except OSError as error:

@@ -1,4 +1,4 @@
-"""The record of a soak: a line of JSON for each leg that has ended, added and never changed. A soak goes on from it.
+"""The record of a soak: a line of JSON for each leg that has ended, added and never changed. A soak continues from it.
 
 What always holds: a leg that was stopped, or that the harness itself could not finish, leaves no line, and is made again; all
 figures of a line are of that leg alone, and its seconds are all the time that it took, with the start of the pair, the

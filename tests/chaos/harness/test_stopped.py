@@ -23,12 +23,13 @@ async def forgiving(ended: list[str]) -> None:
     clients = [asyncio.create_task(client()) for _ in range(3)]
     try:
         asyncio.get_running_loop().call_later(0.05, os.kill, os.getpid(), signal.SIGINT)
-        await asyncio.sleep(60)
+        await asyncio.Event().wait()
     finally:
         for each in clients:
             each.cancel()
         os.kill(os.getpid(), signal.SIGTERM)  # somebody is impatient
-        await asyncio.sleep(0.05)
+        for _ in range(10):  # turns of the loop, which hears of it in one of them
+            await asyncio.sleep(0)
         ended.append("in order")
 
 
