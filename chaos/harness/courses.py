@@ -19,12 +19,13 @@ from msgspec.structs import replace
 
 from chaos.harness.bugs.bugs import BUGS
 from chaos.harness.bugs.plans import plan_of
-from chaos.harness.draw import drawn
 from chaos.harness.matrix.record import read
 from chaos.harness.matrix.rows import BY_NAME, ROWS, Row
 from chaos.harness.pair.parts import PLAIN, Parts
 from chaos.harness.plan import HarnessPlan, parse
 from chaos.harness.report.kept import read_back
+from chaos.harness.soak import record as legs
+from chaos.harness.soak.draw import drawn
 from chaos.harness.steps.families import FAMILIES, RATE, SECONDS
 from twinlog.errors import InvalidInput, words
 
@@ -90,9 +91,13 @@ def of_a_report(path: Path) -> Course:
 
 
 def of_a_soak(chosen: argparse.Namespace) -> Iterator[Course]:
-    """One leg after the other, until its hours are over."""
-    end_s, parts = time.monotonic() + chosen.hours * 3600, parts_of(chosen)
-    for number in count(1):
+    """One leg after the other, until its hours are over. With a record, a soak of this seed continues behind the legs that
+    are in it, whose time counts. Raises InvalidInput."""
+    parts = parts_of(chosen)
+    lines = legs.read(chosen.record) if chosen.record is not None else []
+    done = [line for line in lines if (line.seed, line.parts) == (chosen.seed, parts.told)]
+    end_s = time.monotonic() + chosen.hours * 3600 - sum(line.lasted_s for line in done)
+    for number in count(1 + max((line.leg for line in done), default=0)):
         if time.monotonic() >= end_s:
             return
         yield Course(f"leg-{number:04d}", drawn(chosen.seed, number, parts), parts, row=SOAK, scenario=SOAK)

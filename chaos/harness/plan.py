@@ -6,9 +6,11 @@ What always holds: a plan is plain data, and `parse(text(plan)) == plan`. Its li
 
 from __future__ import annotations
 
+from math import inf
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from chaos.fault_lines import Fault, fault_text, parse_fault
 from chaos.harness.faults.registry import BY_NAME
@@ -18,13 +20,14 @@ from chaos.harness.traffic.workloads import WORKLOADS
 from twinlog.errors import InvalidInput
 
 POLICIES = ("protect", "available")
-_NUMBERS = {"seed": int, "clients": int, "rate": float, "seconds": float, "recovery": float}
+_NUMBERS = {"seed": int, "clients": int, "rate": float, "seconds": float, "recovery": float, "episode": float}
 
 
 class HarnessPlan(msgspec.Struct, frozen=True):
     """`rate`: operations a second, by all clients together; `seconds`: the time of one round of the faults; `recovery`: so many
     seconds later the pair must be whole again. `needs`: the parts of a pair without which the plan has no meaning, in words of
-    NEEDS (pair/parts.py). `policy`: of both sites."""
+    NEEDS (pair/parts.py). `policy`: of both sites. `episode`: each time when so many seconds of a round are over, the pair is
+    brought back to health before the next fault; 0: at the end of the round alone."""
 
     about: str = ""
     seed: int = 0
@@ -36,6 +39,17 @@ class HarnessPlan(msgspec.Struct, frozen=True):
     needs: tuple[str, ...] = ()
     recovery: float = WITHIN_S
     policy: str = POLICIES[0]
+    episode: float = 0.0
+
+    def episodes(self) -> list[tuple[float, list[Fault]]]:
+        """The seconds of each, and its faults, whose times count from its beginning."""
+        length = self.episode or self.seconds
+        found: list[tuple[float, list[Fault]]] = []
+        while (begin := len(found) * length) < self.seconds:
+            to = inf if begin + length >= self.seconds else begin + length
+            faults = [replace(each, at_s=round(each.at_s - begin, 3)) for each in self.faults if begin <= each.at_s < to]
+            found.append((min(length, self.seconds - begin), faults))
+        return found
 
 
 def text(plan: HarnessPlan) -> str:
@@ -45,6 +59,7 @@ def text(plan: HarnessPlan) -> str:
     lines += [f"policy {plan.policy}"] if plan.policy != POLICIES[0] else []
     lines += [f"seed {plan.seed}", f"workload {plan.workload}", f"clients {plan.clients}"]
     lines += [f"rate {plan.rate:g}", f"seconds {plan.seconds:g}", f"recovery {plan.recovery:g}"]
+    lines += [f"episode {plan.episode:g}"] if plan.episode else []
     lines += [fault_text(fault) for fault in plan.faults]
     return "\n".join(lines) + "\n"
 
@@ -93,8 +108,8 @@ def sound(plan: HarnessPlan) -> HarnessPlan:
         raise InvalidInput(f"policy {plan.policy!r} is none of {', '.join(POLICIES)}")
     if plan.policy == "available" and not {"coordinator", "coordinator-server"} & set(plan.needs):
         raise InvalidInput("policy available is for a pair with a coordinator: say `needs coordinator`")
-    if plan.clients < 1 or min(plan.rate, plan.seconds, plan.recovery) <= 0:
-        raise InvalidInput("clients, rate, seconds and recovery of a plan are more than 0")
+    if plan.clients < 1 or min(plan.rate, plan.seconds, plan.recovery) <= 0 or plan.episode < 0:
+        raise InvalidInput("clients, rate, seconds, recovery and episode of a plan are more than 0")
     late = [fault for fault in plan.faults if not 0 <= fault.at_s <= plan.seconds]
     for fault in plan.faults:
         if (need := need_of(fault.target)) is not None and need not in plan.needs:

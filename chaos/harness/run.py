@@ -18,6 +18,7 @@ from random import Random
 from chaos.checkers.violation import Violation
 from chaos.clock_faults.control import ClockFaults
 from chaos.disk_faults.control import DiskFaults
+from chaos.fault_lines import Fault
 from chaos.harness import resources
 from chaos.harness.epochs import with_epochs
 from chaos.harness.faults.changed import begin_with
@@ -185,7 +186,9 @@ class Harness:
         working = asyncio.create_task(self.traffic.run())
         try:
             for number in range(self.rounds):
-                if not await self._round(number):
+                if self.rounds > 1:
+                    self.note(f"round {number + 1} of {self.rounds}")
+                if not await self._round():
                     break
             self.traffic.stop()
             await working
@@ -200,12 +203,16 @@ class Harness:
         if self.register.error:
             raise Unavailable(f"the register could not be watched to the end: {self.register.error}")
 
-    async def _round(self, number: int) -> bool:
-        """One time through the faults, and back to health. False: it is stuck."""
-        end_s = self.now_s() + self.plan.seconds
-        if self.rounds > 1:
-            self.note(f"round {number + 1} of {self.rounds}")
-        await self.nemesis.run(self.plan.faults)
+    async def _round(self) -> bool:
+        """One time through the faults, and back to health after each episode. False: it is stuck."""
+        for seconds, faults in self.plan.episodes():
+            if not await self._episode(seconds, faults):
+                return False
+        return True
+
+    async def _episode(self, seconds: float, faults: Sequence[Fault]) -> bool:
+        end_s = self.now_s() + seconds
+        await self.nemesis.run(faults)
         await asyncio.sleep(max(0.0, end_s - self.now_s()))
         await self.nemesis.heal_all()
         self.note("healed")

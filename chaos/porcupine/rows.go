@@ -34,6 +34,7 @@ type table struct {
 	moved   map[string]bool
 	altered bool
 	steps   map[rowName][]*step
+	keys    []string // of the steps, in order
 }
 
 func (h *history) rowsOf(use tableUse) map[rowName][]*step {
@@ -90,6 +91,10 @@ func (t *table) alter(body map[string]any) {
 
 func (t *table) add(key string, each *step) {
 	name := rowName{t.use.Name, key}
+	if _, known := t.steps[name]; !known {
+		at, _ := slices.BinarySearch(t.keys, key)
+		t.keys = slices.Insert(t.keys, at, key)
+	}
 	t.steps[name] = append(t.steps[name], each)
 }
 
@@ -112,10 +117,14 @@ func (t *table) takeLook(each *call) {
 	if each.Outcome.Complete != nil && !*each.Outcome.Complete {
 		return
 	}
-	for name := range maps.Clone(t.steps) {
-		end := each.Operation.End
-		if !shown[name.key] && name.key >= each.Operation.Start && (end == nil || name.key < *end) {
-			add(name.key, state{})
+	from, _ := slices.BinarySearch(t.keys, each.Operation.Start)
+	to := len(t.keys)
+	if each.Operation.End != nil {
+		to, _ = slices.BinarySearch(t.keys, *each.Operation.End)
+	}
+	for at := from; at < to; at++ {
+		if !shown[t.keys[at]] {
+			add(t.keys[at], state{})
 		}
 	}
 }

@@ -12,10 +12,13 @@ SHOWN_MAX = 5
 
 
 class Sets:
+    """`size_max`: a set with so many elements is left, and another one begun, so that a long run does not read all of it again
+    and again; None: there is one set."""
+
     name = "sets"
 
-    def __init__(self, random: Random, scan_share: float = 0.1) -> None:
-        self._random, self._scan_share = random, scan_share
+    def __init__(self, random: Random, scan_share: float = 0.1, size_max: int | None = None) -> None:
+        self._random, self._scan_share, self._size_max = random, scan_share, size_max
         self._elements = 0
         self.tables = (
             table("sets", {"value": "string"}, ("linearizable", "acknowledged", "phantom", "scans")),
@@ -23,10 +26,15 @@ class Sets:
 
     def next(self, client: str) -> Operation:
         if self._random.random() < self._scan_share:
-            return Operation("scan", "sets")
+            begin = self._begin()
+            return Operation("scan", "sets", start=begin or None, end=f"{begin}~" if begin else None)
         self._elements += 1
-        element = f"{self._random.randrange(256):02x}-{client}-{self._elements}"
+        element = f"{self._begin()}{self._random.randrange(256):02x}-{client}-{self._elements}"
         return Operation("write", "sets", mutations=(Mutation("upsert", element, {"value": element}),))
+
+    def _begin(self) -> str:
+        """Returns how the elements of the present set begin."""
+        return "" if self._size_max is None else f"s{self._elements // self._size_max}-"
 
     def learn(self, client: str, operation: Operation, outcome: Outcome) -> None:
         """The next operation does not depend on it."""

@@ -17,6 +17,8 @@ from collections.abc import Callable, Sequence
 from queue import Empty, SimpleQueue
 from typing import Any, Generic, TypeVar
 
+from twinlog.errors import Overloaded
+
 T = TypeVar("T")
 Item = TypeVar("Item")
 NO_THREAD = "this process cannot start another thread: raise its limit (ulimit -u, TasksMax), or give the machine memory"
@@ -108,6 +110,14 @@ class Worker(_Thread):
         """Queue `fn`; the future carries its result or exception. A cancelled future does not take `fn` back. Raises OSError
         where no thread can be started."""
         return self._send(fn)
+
+    async def read(self, fn: Callable[[], T]) -> T:
+        """Returns what `fn` does, which changes nothing. Raises Overloaded where no thread can be started: later one may."""
+        try:
+            future = self.submit(fn)
+        except OSError as error:
+            raise Overloaded(f"nothing can be read now: {NO_THREAD}", retry_after_s=1) from error
+        return await future
 
     def _run(self) -> None:
         while (taken := self._inbox.get()) is not None:

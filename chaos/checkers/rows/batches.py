@@ -7,9 +7,13 @@ snapshots: rows of one look are compared with each other only if it was made `as
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections.abc import Mapping
+from itertools import accumulate
+from math import inf
 from typing import Any
 
-from chaos.checkers.rows.facts import KeyFacts, TableFacts, Write, facts_of
+from chaos.checkers.rows.facts import KeyFacts, Seen, TableFacts, Write, facts_of
 from chaos.checkers.violation import Violation
 from chaos.history.history import Call, Dump, DumpedRow, History
 
@@ -26,25 +30,56 @@ def check(history: History) -> list[Violation]:
             for write in facts.writes:
                 if len(write.call.operation.mutations) > 1 and write.value is not None and not write.lost:
                     batches.setdefault(write.call.id, []).append(write)
-        for writes in batches.values():
-            if len(writes) > 1:
-                found += _seen_in_part(table, writes)
+        whole = [writes for writes in batches.values() if len(writes) > 1]
+        looks = {key: _Looks(table.keys[key]) for key in {write.mutation.key for writes in whole for write in writes}}
+        for writes in whole:
+            found += _seen_in_part(table, writes, looks)
         for dump in history.dumps:
             found += [v for writes in batches.values() if (v := _stored_in_part(table, dump, writes)) is not None]
         found += [v for call in table.scans if _is_one_moment(call) for v in _snapshot(table, call, batches)]
     return found
 
 
-def _seen_in_part(table: TableFacts, writes: list[Write]) -> list[Violation]:
+class _Looks:
+    """The looks at one row, so that most batches need not go through all of them. `first`: by value, the one that returned
+    first."""
+
+    def __init__(self, facts: KeyFacts) -> None:
+        self.first: dict[Any, Seen] = {}
+        present: list[tuple[float, int]] = []
+        self._absent_s = -inf  # the last absence that tells something
+        for seen in facts.seen:
+            if seen.row is None:
+                self._absent_s = self._absent_s if facts.deletes else max(self._absent_s, seen.invoked_s)
+                continue
+            present.append((seen.invoked_s, seen.row.version))
+            known = self.first.get(seen.value)
+            if known is None or seen.returned_s < known.returned_s:
+                self.first[seen.value] = seen
+        present.sort()
+        self._times_s = [invoked_s for invoked_s, _ in present]
+        self._lowest = list(accumulate((version for _, version in reversed(present)), min))[::-1]
+
+    def may_show_older(self, write: Write, after_s: float) -> bool:
+        """Says whether one that began after that found no row, or an older version."""
+        if self._absent_s > after_s:
+            return True
+        at = bisect_right(self._times_s, after_s)
+        return at < len(self._lowest) and bool(write.version) and self._lowest[at] < write.version
+
+
+def _seen_in_part(table: TableFacts, writes: list[Write], looks: Mapping[str, _Looks]) -> list[Violation]:
     """The batch was there by `by_s`; whoever looks later must find each row at its version or a newer one."""
-    by_s, witness = writes[0].end_s if writes[0].result == "ok" else float("inf"), writes[0].call
+    by_s, witness = writes[0].end_s if writes[0].result == "ok" else inf, writes[0].call
     for write in writes:
-        for seen in table.keys[write.mutation.key].seen:
-            if seen.returned_s < by_s and seen.row is not None and seen.value == write.value:
-                by_s, witness = seen.returned_s, seen.call
-    if by_s == float("inf"):
+        first = looks[write.mutation.key].first.get(write.value)
+        if first is not None and first.returned_s < by_s:
+            by_s, witness = first.returned_s, first.call
+    if by_s == inf:
         return []
     for write in writes:
+        if not looks[write.mutation.key].may_show_older(write, by_s):
+            continue
         facts = table.keys[write.mutation.key]
         for seen in facts.seen:
             if seen.invoked_s > by_s and _older(facts, write, seen.row.version if seen.row is not None else 0):

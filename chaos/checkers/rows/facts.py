@@ -282,18 +282,22 @@ def _take_absences(table: TableFacts) -> None:
         return
     others = {key for key, facts in table.keys.items() if not facts.plain}
     open_keys = table.keys.keys() - others
+    ordered = sorted(table.keys)
     for call in sorted(scans, key=lambda call: call.invoked_s, reverse=True):
         assert call.outcome is not None
         assert call.returned_s is not None
-        start, end = call.operation.start or "", call.operation.end
-        shown = {row.key for row in call.outcome.rows}
-        for key in open_keys - shown:
-            if key >= start and (end is None or key < end):
-                _look(table.keys[key], None, None, call, call.returned_s)
-                open_keys.discard(key)
-        for key in others - shown:
-            if key >= start and (end is None or key < end):
-                _look(table.keys[key], None, None, call, call.returned_s)
+        start, end = call.operation.start, call.operation.end
+        absent = {row.key for row in call.outcome.rows}
+        if start is None and end is None:
+            absent = table.keys.keys() - absent
+        else:  # few of many
+            to = len(ordered) if end is None else bisect_left(ordered, end)
+            absent = set(ordered[bisect_left(ordered, start or ""):to]) - absent
+        for key in open_keys & absent:
+            _look(table.keys[key], None, None, call, call.returned_s)
+            open_keys.discard(key)
+        for key in others & absent:
+            _look(table.keys[key], None, None, call, call.returned_s)
 
 
 def _guards(call: Call, mutation: Mutation, alone: bool) -> tuple[Condition, ...]:

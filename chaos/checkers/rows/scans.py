@@ -8,8 +8,9 @@ With `snapshot` there is a moment at which all rows stood as shown: none was rep
 from __future__ import annotations
 
 from bisect import bisect_right
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from math import inf
+from typing import NamedTuple
 
 from chaos.checkers.rows.facts import TableFacts, facts_of
 from chaos.checkers.violation import Violation
@@ -18,7 +19,14 @@ from chaos.history.history import Call, History
 NAME = "scans"
 
 
-_Ledger = dict[str, list[tuple[int, float]]]  # key -> (version, acknowledged at) of its writes, by version
+class _Acknowledged(NamedTuple):
+    """The acknowledged writes of a row: (version, when), by version; for each the earliest time of it and the later ones."""
+
+    writes: list[tuple[int, float]]
+    earliest_s: list[float]
+
+
+_Ledger = dict[str, _Acknowledged]
 
 
 def check(history: History) -> list[Violation]:
@@ -35,10 +43,12 @@ def check(history: History) -> list[Violation]:
 
 def _ledger(table: TableFacts) -> _Ledger:
     """Rows that were ever deleted, or may have been, are left out."""
-    return {
-        key: sorted((write.version, write.end_s) for write in facts.writes if write.result == "ok" and not write.lost)
-        for key, facts in table.keys.items() if not facts.deletes
-    }
+    found = {}
+    for key, facts in table.keys.items():
+        if not facts.deletes:
+            writes = sorted((write.version, write.end_s) for write in facts.writes if write.result == "ok" and not write.lost)
+            found[key] = _Acknowledged(writes, list(accumulate((end_s for _, end_s in reversed(writes)), min))[::-1])
+    return found
 
 
 def _check(table: TableFacts, call: Call, ledger: _Ledger) -> list[Violation]:
@@ -90,7 +100,7 @@ def _missing(table: TableFacts, call: Call, ledger: _Ledger) -> list[Violation]:
         return []
     shown = {row.key: row.version for row in outcome.rows}
     start, end, until = operation.start or "", operation.end, (operation.as_of, inf)
-    for key, writes in ledger.items():
+    for key, (writes, _) in ledger.items():
         if key < start or (end is not None and key >= end):
             continue
         at = bisect_right(writes, until) - 1
@@ -116,12 +126,11 @@ def _apart(table: TableFacts, call: Call, ledger: _Ledger) -> list[Violation]:
             begun_s, newest = write.invoked_s, row.key
     if not outcome.complete:
         ledger = {key: ledger[key] for key in shown.keys() & ledger.keys()}
-    for key, writes in ledger.items():
+    for key, (writes, earliest_s) in ledger.items():
         if key < (operation.start or "") or (operation.end is not None and key >= operation.end):
             continue
         at = bisect_right(writes, (shown.get(key, 0), inf))
-        ended_s = min((end_s for _, end_s in writes[at:]), default=inf)
-        if ended_s < begun_s:
+        if at < len(writes) and earliest_s[at] < begun_s:
             return [_told(table, call, f"is of one moment and shows row {newest}, but not what had replaced row {key} before")]
     return []
 

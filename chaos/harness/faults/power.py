@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from chaos.fault_lines import Fault
 from chaos.harness.faults.files import PLACES, PoweredFiles
 from chaos.harness.faults.kind import NO_ACTIVE, SITE_TARGETS, Kind, Stage
+from chaos.harness.faults.processes import started_again
 from chaos.harness.pair.sites import SITES
 from chaos.power_loss.losing import all_lost, by_chance
 from twinlog.errors import Unavailable
@@ -50,10 +51,9 @@ class PowerLost:
 
     async def _start(self, site: str) -> str:
         try:
-            await asyncio.to_thread(self.stage.sites.start_and_wait, site)
+            return await started_again(self.stage, site)
         except Unavailable as error:
             return error.message  # whether it comes back after all, and why it ended, is judged at the end
-        return ""
 
     def _sites(self) -> list[str]:
         if self.fault.target == BOTH:

@@ -18,6 +18,8 @@ TAKEN = "taken"
 TAKEN_S = 60.0  # that a site stays stopped at most, for want of a takeover
 POLL_S = 0.05
 
+AGAIN_S = 3.0  # until a supervisor starts a process again that has ended
+
 
 @dataclass
 class OnProcess:
@@ -68,16 +70,22 @@ class OnProcess:
 
 
 async def started_again(stage: Stage, site: str) -> str:
-    """Returns why it did not start, where it may not; else an empty text, once it answers."""
-    try:
-        refused = await asyncio.to_thread(stage.sites.start_and_hear, site)
-    except Unavailable:
-        reason = _excuse(stage, site)
-        if not reason:
-            raise
-        stage.sites.excuse(site)  # it is started again when all faults are healed
-        return f"site {site} did not start {reason}"
-    return f"refused: {refused}" if refused else ""
+    """Returns once it answers: an empty text, or why it did not start before, where it may not; a supervisor would start it
+    again until it does, and so does this. Or what it said when it refused to start."""
+    reason = ""
+    while True:
+        before = _excuse(stage, site)  # it may be over by the time that this one has ended
+        try:
+            refused = await asyncio.to_thread(stage.sites.start_and_hear, site)
+        except Unavailable:
+            why = before or _excuse(stage, site)
+            if not why:
+                raise
+            stage.sites.excuse(site)
+            reason = f"site {site} did not start {why}"
+            await asyncio.sleep(AGAIN_S)
+            continue
+        return "; ".join(filter(None, (reason, f"refused: {refused}" if refused else "")))
 
 
 def _excuse(stage: Stage, site: str) -> str:

@@ -59,6 +59,8 @@ def _waits(cut: Sequence[Span], calls: Sequence[Call], what: str) -> Iterator[Wa
     asked = [(call.invoked_s, call.returned_s or call.invoked_s) for call in calls]
     ends = [0.0, *done_s, max((to_s for _, to_s in asked), default=0.0)]
     for from_s, to_s in pairwise(ends):
+        if to_s - from_s <= WELL_S:
+            continue  # whoever asked, asked for less long
         begun_s = [max(from_s, begin) for begin, end in asked if end > from_s and begin < to_s]
         reached_s = [span.to_s + _FOUND_S for span in cut if span.from_s < to_s]
         since_s = max(min(begun_s, default=to_s), *reached_s, 0.0)

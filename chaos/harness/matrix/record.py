@@ -9,6 +9,7 @@ from __future__ import annotations
 import subprocess
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
@@ -17,6 +18,7 @@ from chaos.harness.run import Run
 from twinlog.errors import InvalidInput, words
 
 PROJECT = Path(__file__).resolve().parents[3]
+_Line = TypeVar("_Line", bound=msgspec.Struct)
 _LOST, _NOT_LINEARIZABLE = frozenset(("acknowledged", "receipts")), frozenset(("linearizable", "porcupine"))
 
 
@@ -54,21 +56,26 @@ def recorded(run: Run, row: str, scenario: str, commit: str) -> Recorded:
     )
 
 
-def add(path: Path, line: Recorded) -> None:
+def add(path: Path, line: msgspec.Struct) -> None:
     with path.open("ab") as file:
         file.write(msgspec.json.encode(line) + b"\n")
 
 
 def read(path: Path) -> list[Recorded]:
     """Returns all lines; none where there is no file yet. Raises InvalidInput."""
+    return lines_of(path, Recorded, "run")
+
+
+def lines_of(path: Path, kind: type[_Line], what: str) -> list[_Line]:
+    """Returns the lines of a record of each `what`; none where there is no file yet. Raises InvalidInput."""
     if not path.exists():
         return []
     found = []
     for number, line in enumerate(path.read_bytes().splitlines(), 1):
         try:
-            found.append(msgspec.json.decode(line, type=Recorded))
+            found.append(msgspec.json.decode(line, type=kind))
         except msgspec.DecodeError as error:
-            raise InvalidInput(f"{path}, line {number} is no record of a run: {words(error)}") from error
+            raise InvalidInput(f"{path}, line {number} is no record of a {what}: {words(error)}") from error
     return found
 
 

@@ -83,7 +83,7 @@ class RealSites(AskedSites):
         self.links = {**dict(zip(GATEWAY_LINKS, others, strict=True)), **listen}
         self.upstream = {**{link: self._addresses[link[2]] for link in GATEWAY_LINKS}, **self.servers.upstream}
         self.lives = {site: Lives() for site in SITES}
-        self._died: list[tuple[str, int]] = []
+        self._died: dict[tuple[str, int], int] = {}  # site and which of its starts -> exit code
         self.foreseen = {"twinlog.errors."}
         self.starting = threading.Lock()  # while somebody holds it, no gateway starts
         self.spoiled = Spoiled()
@@ -296,20 +296,23 @@ class RealSites(AskedSites):
         """Site and exit code of each gateway that ended although nobody ended it, also of those that were started again."""
         for site in SITES:
             self._look(site)
-        return self._died
+        return [(site, code) for (site, _), code in self._died.items()]
 
     def excuse(self, site: str) -> None:
-        """It may have ended: it could not start on what it found."""
-        self.lives[site].wanted = False
+        """It may have ended: it could not start on what it found. Its end may have been seen before."""
+        life = self.lives[site]
+        life.wanted = False
+        self._died.pop((site, life.starts), None)
 
     def excuse_kill(self, site: str) -> None:
         """It was made to kill itself, once."""
-        process, killed = self.lives[site].process, (site, -signal.SIGKILL)
-        if killed not in self.died() and process is not None:
+        process, killed = self.lives[site].process, -signal.SIGKILL
+        if (site, killed) not in self.died() and process is not None:
             with suppress(subprocess.TimeoutExpired):  # somebody has started it again, who had seen it dead
                 process.wait(GONE_S)
-        if killed in self.died():
-            self._died.remove(killed)
+        self._look(site)
+        for life in [life for life, code in self._died.items() if life[0] == site and code == killed][:1]:
+            del self._died[life]
 
     def _look(self, site: str) -> None:
         life = self.lives[site]
@@ -317,7 +320,7 @@ class RealSites(AskedSites):
             life.wanted = False
             life.exits.append(code)
             if not life.may_refuse:
-                self._died.append((site, code))
+                self._died[site, life.starts] = code
                 return
             life.refused = self._last_words(site)
             if code <= 0 or not life.refused or _DEFECT in life.refused:

@@ -5,6 +5,7 @@ What always holds: every figure is of the history or of the samples; a second in
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
@@ -174,17 +175,29 @@ def _whole_after_s(wholes: Sequence[tuple[float, bool]], span: Span) -> float | 
 
 def latencies(history: History, spans: Sequence[Span]) -> list[Latency]:
     """The latency of writes and reads that were done, outside of faults and during them. Commands count as faults."""
-    happened = [span for span in spans if not span.skipped]
+    happened = _together([span for span in spans if not span.skipped])
     took: dict[tuple[bool, str], list[float]] = {(during, what): [] for what in ("writes", "reads") for during in (False, True)}
     for call in served(history):
         if call.outcome is None or call.outcome.result != "ok" or call.returned_s is None:
             continue
-        during = any(call.invoked_s <= span.to_s and call.returned_s >= span.from_s for span in happened)
+        after = bisect_left(happened, call.invoked_s, key=lambda each: each[1])  # the first that had not ended when it began
+        during = after < len(happened) and happened[after][0] <= call.returned_s
         what = "reads" if call.operation.kind in ("read", "scan") else "writes"
         took[during, what].append(1000 * (call.returned_s - call.invoked_s))
     return [
         Latency(during, what, len(each), _share(each, 0.5), _share(each, 0.99)) for (during, what), each in took.items()
     ]
+
+
+def _together(spans: Iterable[Span]) -> list[tuple[float, float]]:
+    """The times of the spans, those that touch each other as one, in order."""
+    found: list[tuple[float, float]] = []
+    for from_s, to_s in sorted((span.from_s, span.to_s) for span in spans):
+        if found and from_s <= found[-1][1]:
+            found[-1] = found[-1][0], max(found[-1][1], to_s)
+        else:
+            found.append((from_s, to_s))
+    return found
 
 
 def _share(took_ms: Sequence[float], share: float) -> float | None:
@@ -209,5 +222,7 @@ def _between(done: Iterable[Call], calls: Sequence[Call]) -> list[float]:
 
 
 def _longest_s(times_s: Sequence[float], span: Span | None) -> float:
-    gaps = (b - a for a, b in pairwise(times_s) if span is None or (b >= span.from_s and a <= span.to_s))
-    return max(gaps, default=0.0)
+    """`times_s` in order. With a span: of the times that touch it."""
+    if span is not None:
+        times_s = times_s[max(0, bisect_left(times_s, span.from_s) - 1):bisect_right(times_s, span.to_s) + 1]
+    return max((b - a for a, b in pairwise(times_s)), default=0.0)

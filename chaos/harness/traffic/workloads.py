@@ -20,6 +20,7 @@ from chaos.workloads.counters import Counters
 from chaos.workloads.mixed import Mixed
 from chaos.workloads.registers import Documents, Registers
 from chaos.workloads.scanning import Scanning
+from chaos.workloads.sets import Sets
 from chaos.workloads.workload import Workload
 
 WORKLOADS: Mapping[str, Callable[[Random], Workload]] = MappingProxyType({
@@ -32,5 +33,6 @@ WORKLOADS: Mapping[str, Callable[[Random], Workload]] = MappingProxyType({
     "check_and_mutate": partial(CheckAndMutate, rows=16),
     "batches": partial(Batches, groups=12),
     "scanning": partial(Scanning, rows=60),
+    "sets": partial(Sets, scan_share=0.05, size_max=200),
     "mixed": partial(Mixed, rows=24),
 })

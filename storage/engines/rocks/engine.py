@@ -232,7 +232,7 @@ class RocksEngine:
             with ROCKS_ERRORS:
                 return fn()
 
-        return await self._reader.submit(read)
+        return await self._reader.read(read)
 
     async def request_outcome(self, key: str) -> RequestOutcome | None:
         with ROCKS_ERRORS:
@@ -315,7 +315,8 @@ class RocksEngine:
         return more
 
     def counters(self) -> dict[str, int]:
-        return figures(self._database) | {"kept_bytes": self._kept_bytes}
+        closing = self._reopening or self._closed  # rocksdict refuses every look at a database that it is closing
+        return ({} if closing else figures(self._database)) | {"kept_bytes": self._kept_bytes}
 
     async def close(self) -> None:
         """Flush and let the folder go. Closing twice is fine."""

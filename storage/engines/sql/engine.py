@@ -211,16 +211,16 @@ class SqlEngine:
     # --- reads ---
 
     async def get(self, table: int, key: bytes) -> StoredRow | None:
-        return await self._getter.submit(lambda: self._read(lambda one: reading.row(one, self._places.get(table), key)))
+        return await self._getter.read(lambda: self._read(lambda one: reading.row(one, self._places.get(table), key)))
 
     async def request_outcome(self, key: str) -> RequestOutcome | None:
-        return await self._getter.submit(lambda: self._read(lambda one: reading.outcome(one, key)))
+        return await self._getter.read(lambda: self._read(lambda one: reading.outcome(one, key)))
 
     async def get_as_of(self, table: int, key: bytes, as_of: int) -> StoredRow | None:
         def read(connection: Connection) -> StoredRow | None:
             return reading.row_as_of(connection, self._places.get(table), table, key, as_of)
 
-        return await self._reader.submit(lambda: self._read(read, one_moment=True))
+        return await self._reader.read(lambda: self._read(read, one_moment=True))
 
     async def scan(
         self, table: int, start: bytes | None, end: bytes | None, *, reverse: bool, limit: int, as_of: int | None = None
@@ -231,7 +231,7 @@ class SqlEngine:
                 return reading.rows(connection, place, start, end, reverse, limit)
             return reading.rows_as_of(connection, place, table, start, end, reverse, limit, as_of)
 
-        return await self._reader.submit(lambda: self._read(read, one_moment=as_of is not None))
+        return await self._reader.read(lambda: self._read(read, one_moment=as_of is not None))
 
     def _read(self, read: Callable[[Connection], T], one_moment: bool = False) -> T:
         """In a thread. Once more when the connection was lost, or the table was changed under the read."""
@@ -266,7 +266,7 @@ class SqlEngine:
             with sql_errors("the storage cannot read"), self._writing:
                 return SqlSnapshot(self._connect("REPEATABLE READ"), dict(self._places), self._reader, self._snapshots)
 
-        snapshot = await self._reader.submit(take)
+        snapshot = await self._reader.read(take)
         self._snapshots.add(snapshot)
         if self._changing:  # the change began meanwhile, and ended those that it knew of
             snapshot.close()

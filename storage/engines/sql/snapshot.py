@@ -54,7 +54,7 @@ class SqlSnapshot:
             with sql_errors("the snapshot ended: begin the read again"):
                 return read(connection)
 
-        return await self._reader.submit(work)
+        return await self._reader.read(work)
 
     def close(self) -> None:
         """Reads that have begun come to their end. Closing twice is fine."""

@@ -19,6 +19,10 @@ WHOLE: dict[str, Build] = {
         p.batch(BOTH, 0, 1, version=6).write("l", "z", 2, 3, version=7).dump({"k": ("x", 5), "l": ("z", 7)})
     ),
     "a scan while it is written": lambda p: p.batch(BOTH, 0, 9, version=6).scan({"k": ("x", 5)}, 1, 8),
+    "an older look that began before": lambda p: (
+        p.write("l", "w", 0, 1, version=2).batch(BOTH, 2, 9, version=6).read("l", "w", 3, 8, version=2)
+        .read("k", "x", 4, 5, version=5).read("l", "y", 6, 7, version=6)
+    ),
     "looks before and after": lambda p: (
         p.batch(BOTH, 0, 9, version=6).read("l", None, 1, 2).read("k", "x", 3, 4, version=5).read("l", "y", 5, 6, version=6)
     ),
@@ -35,6 +39,18 @@ PARTS: dict[str, tuple[Build, str]] = {
     "seen in part by two looks": (
         lambda p: p.batch(BOTH, 0, 1, "unknown").read("k", "x", 2, 3, version=5).read("l", None, 4, 5),
         "although call 2 had seen the batch before",
+    ),
+    "an older row among newer looks": (
+        lambda p: (
+            p.write("l", "w", 0, 1, version=2).batch(BOTH, 2, 3, version=6).read("l", "y", 4, 5, version=6)
+            .read("l", "w", 6, 7, version=2).read("l", "y", 8, 9, version=6)
+        ), "Call 4 did not see row l",
+    ),
+    "an older row, where rows are deleted too": (
+        lambda p: (
+            p.write("l", "w", 0, 1, version=2).batch(BOTH, 2, 3, version=6).read("l", "w", 6, 7, version=2)
+            .delete("l", 8, 9, version=7)
+        ), "Call 3 did not see row l",
     ),
     "seen in part as of one version": (
         lambda p: p.batch(BOTH, 0, 9, version=6).scan({"k": ("x", 5)}, 1, 8, as_of=6), "of one moment, shows row k",

@@ -50,6 +50,8 @@ GOOD: dict[str, Callable[[Plot], Plot]] = {
         p.write("k", "x", 0, 1).write("k", "y", 1, 1).read("k", "x", 1, 1).read("k", "y", 1, 2)
     ),
     "a scan that misses what is written meanwhile": lambda p: p.write("k", "x", 0, 5).scan({}, 1, 4),
+    "a scan that ends before the row": lambda p: p.write("k", "x", 0, 1).scan({}, 2, 3, end="k"),
+    "a scan that begins behind the row": lambda p: p.write("k", "x", 0, 1).scan({}, 2, 3, start="l"),
 }
 BAD: dict[str, tuple[Callable[[Plot], Plot], str]] = {
     "a read that misses an acknowledged write": (
@@ -75,6 +77,9 @@ BAD: dict[str, tuple[Callable[[Plot], Plot], str]] = {
             p.write("k", "x", 0, 1).write("k", "y", 2, 3, "unknown").recovered(4).read("k", "x", 5, 6).read("k", "y", 7, 8)
         ),
         "was still seen",
+    ),
+    "an acknowledged row that a scan of its part lacks": (
+        lambda p: p.write("k", "x", 0, 1).scan({}, 2, 3, start="k", end="l"), "no row was still seen",
     ),
     "an acknowledged row that a scan lacks": (lambda p: p.write("k", "x", 0, 1).scan({}, 2, 3), "no row was still seen"),
     "a deleted row that is back": (

@@ -45,6 +45,20 @@ def test_the_longest_time_without_an_acknowledgement_is_that_around_the_fault() 
     assert round(totals(history).without_reads_s, 2) == 6.3, "from the first question on: nobody had read before"
 
 
+def test_a_gap_that_touches_a_fault_at_one_end_counts_and_one_beside_it_does_not() -> None:
+    history = PLOT.history()
+    found = costs(history, [Span("crash", "a", "", *each) for each in ((0.0, 0.4), (1.25, 1.3), (6.05, 6.05))], ())
+    assert [round(each.without_writes_s, 2) for each in found] == [0.5, 4.85, 4.85]
+
+
+def test_a_call_is_during_a_fault_when_it_touches_any_of_them() -> None:
+    spans = [Span("crash", "a", "", *each) for each in ((5.0, 5.5), (0.0, 0.1), (0.05, 1.1), (6.2, 6.2))]
+    during = {(each.what, each.during_faults): each.calls for each in latencies(PLOT.history(), spans)}
+    assert during == {("writes", True): 2, ("writes", False): 1, ("reads", True): 1, ("reads", False): 0}
+    left_out = [Span("crash", "a", "", 0.0, 9.0, "", "is paused")]
+    assert not any(each.calls for each in latencies(PLOT.history(), left_out) if each.during_faults)
+
+
 def test_calls_of_the_harness_itself_and_of_stubborn_clients_are_no_service() -> None:
     calls = [replace(call, process=process) for call, process in zip(
         PLOT.history().calls, ("maker", "client1", "stubborn-a0", "reader", "client2"), strict=True,

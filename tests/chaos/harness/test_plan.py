@@ -30,6 +30,18 @@ def test_a_plan_of_every_kind_is_read_back() -> None:
     assert parse(text(plan)) == plan
 
 
+def test_the_faults_of_each_episode_count_from_its_beginning() -> None:
+    faults = tuple(Fault(at_s, "switchover", "a") for at_s in (0.0, 9.9, 10.0, 24.5, 25.0))
+    plan = HarnessPlan(seconds=25.0, faults=faults, episode=10.0)
+    assert parse(text(plan)) == plan
+    assert [(seconds, [each.at_s for each in found]) for seconds, found in plan.episodes()] == [
+        (10.0, [0.0, 9.9]), (10.0, [0.0]), (5.0, [4.5, 5.0]),
+    ]
+    whole = HarnessPlan(seconds=25.0, faults=faults)
+    assert whole.episodes() == [(25.0, list(faults))]
+    assert "episode" not in text(whole)
+
+
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 def test_every_kind_has_its_object(kind: Kind) -> None:
     stage = Stage(asked=NOTHING, links=NOTHING, commands=NOTHING, active=lambda: "a", files=NOTHING, powered=NOTHING)

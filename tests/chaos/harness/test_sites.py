@@ -14,6 +14,7 @@ import pytest
 from chaos.harness.pair import sites
 from chaos.harness.pair.sites import RealSites
 from tests.processes import wait_for
+from twinlog.errors import Unavailable
 
 
 @pytest.fixture
@@ -44,6 +45,15 @@ def test_an_end_that_was_wanted_or_is_excused_is_no_news(pair: RealSites) -> Non
     pair.start("b")
     pair.excuse("b")
     assert list(pair.died()) == []
+
+
+def test_an_end_is_excused_also_when_it_was_seen_before_and_no_other_one_with_it(pair: RealSites) -> None:
+    pair.start("a")
+    pair.start("a")
+    with pytest.raises(Unavailable):
+        pair.start_and_hear("a")
+    pair.excuse("a")
+    assert list(pair.died()) == [("a", 3), ("a", 3)]
 
 
 def test_an_operator_waits_for_a_site_that_is_coming_and_for_no_other(pair: RealSites) -> None:

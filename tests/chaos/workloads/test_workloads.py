@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
+from functools import partial
 from random import Random
 
 import pytest
@@ -16,14 +18,17 @@ from chaos.workloads.bank import Bank
 from chaos.workloads.drive import create_tables, drive
 from chaos.workloads.memory import Faults, MemoryClient, MemoryPair
 from chaos.workloads.registers import BYTES, Documents
+from chaos.workloads.sets import Sets
 from storage.rows.schema import parse_table
 
 HONEST = Faults(lost_answers=0.06, lost_requests=0.06, refusals=0.03)
-EVERY = {**WORKLOADS, "bank": Bank, "appends": Appends, "documents": Documents}
+EVERY = {
+    **WORKLOADS, "bank": Bank, "appends": Appends, "documents": Documents, "many_sets": partial(Sets, size_max=20),
+}
 ALL = tuple(EVERY)
 FOUND = {  # fault -> the workloads that it concerns
     Faults(lost_writes=0.1): ALL,
-    Faults(lost_answers=0.05, lost_writes=1 / 50): ("sets", "linked_list"),
+    Faults(lost_answers=0.05, lost_writes=1 / 50): ("sets", "many_sets", "linked_list"),
     Faults(stale_reads=0.06): ("registers", "counters", "check_and_mutate", "linked_list", "batches", "schema_changes",
                               "appends"),
     Faults(late_phantoms=0.06): ALL,
@@ -33,7 +38,7 @@ FOUND = {  # fault -> the workloads that it concerns
     Faults(torn_rows=0.1): ("registers", "check_and_mutate"),
 }
 CASES = [(fault, name) for fault, names in FOUND.items() for name in names]
-SURE = ("sets", "linked_list")  # nothing is overwritten there: no lost and no wrong write can hide
+SURE = ("sets", "many_sets", "linked_list")  # nothing is overwritten there: no lost and no wrong write can hide
 RUNS = 6
 
 
@@ -92,6 +97,20 @@ async def test_a_broken_pair_is_found(faults: Faults, name: str) -> None:
     assert len(sinful) > RUNS // 2
     assert all(sinful) if name in SURE and not faults.stale_reads else sum(sinful) > len(sinful) // 2
     assert not any(found for found, sins in runs if not sins)
+
+
+async def test_a_set_that_is_full_is_left_and_is_not_read_again() -> None:
+    workload = Sets(Random(1), scan_share=0.2, size_max=10)
+    asked = [workload.next("c") for _ in range(400)]
+    added = [each.mutations[0].key for each in asked if each.kind == "write"]
+    sets = [key.partition("-")[0] for key in added]
+    assert max(Counter(sets).values()) == 10
+    assert sets == sorted(sets, key=lambda name: int(name[1:]))
+    scans = [each for each in asked if each.kind == "scan"]
+    assert scans
+    for each in scans:
+        inside = [key for key in added if (each.start or "") <= key < (each.end or "~")]
+        assert len({key.partition("-")[0] for key in inside}) == 1
 
 
 @pytest.mark.parametrize("name", ALL)

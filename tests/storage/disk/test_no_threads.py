@@ -12,7 +12,9 @@ from remote_log.dfs.directory import DirectoryDfs
 from remote_log.dfs.queued_writer import QueuedWriter
 from storage.disk.os_files import OsFiles
 from storage.disk.workers import HangTolerantPool, Worker
-from twinlog.errors import DfsError, SyncFailed
+from storage.engines.rocks.engine import RocksEngine
+from storage.engines.rocks.opening import RocksSettings
+from twinlog.errors import DfsError, Overloaded, SyncFailed
 
 WITHIN_S = 5.0
 TOLD = "cannot start another thread"
@@ -47,6 +49,27 @@ async def test_a_worker_says_so_and_works_once_it_may(threads: Threads) -> None:
     async with asyncio.timeout(WITHIN_S):
         assert await worker.submit(lambda: 8) == 8
         await worker.close()
+
+
+async def test_a_read_says_that_it_may_be_asked_again(threads: Threads) -> None:
+    worker = Worker("test")
+    threads.refused = 1
+    with pytest.raises(Overloaded, match=TOLD) as told:
+        await worker.read(lambda: 7)
+    assert told.value.fields == {"retry_after_s": 1}
+    async with asyncio.timeout(WITHIN_S):
+        assert await worker.read(lambda: 8) == 8
+        await worker.close()
+
+
+async def test_an_engine_reads_when_a_thread_can_be_had_again(tmp_path: Path, threads: Threads) -> None:
+    engine = await RocksEngine.open(tmp_path, RocksSettings())
+    threads.refused = 1
+    with pytest.raises(Overloaded, match=TOLD):
+        await engine.scan(1, None, None, reverse=False, limit=1)
+    async with asyncio.timeout(WITHIN_S):
+        assert list(await engine.scan(1, None, None, reverse=False, limit=1)) == []
+        await engine.close()
 
 
 async def test_a_worker_that_never_started_can_be_closed(threads: Threads) -> None:

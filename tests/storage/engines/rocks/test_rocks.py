@@ -7,6 +7,7 @@ import threading
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -380,6 +381,41 @@ async def test_the_kept_error_of_a_read_that_was_given_up_does_not_keep_the_fold
         engine = await RocksEngine.open(tmp_path, RocksSettings())
     assert kept.traceback
     assert len(await scan(engine, limit=100)) == 20
+    await engine.close()
+
+
+class Closing:
+    """A database whose close takes its time: rocksdict refuses every look at one then."""
+
+    def __init__(self, database: Rdict) -> None:
+        self.database, self.begun, self.free = database, threading.Event(), threading.Event()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.database, name)
+
+    def property_int_value(self, key: str) -> int | None:
+        if self.begun.is_set():
+            raise RuntimeError("Already mutably borrowed")
+        return self.database.property_int_value(key)
+
+    def close(self) -> None:
+        self.begun.set()
+        self.free.wait()
+        self.database.close()
+
+
+@pytest.mark.parametrize("anew", [True, False])
+async def test_figures_can_be_asked_for_while_the_database_is_being_closed(tmp_path: Path, anew: bool) -> None:
+    engine = await RocksEngine.open(tmp_path, RocksSettings())
+    closing = Closing(engine._database)
+    engine._database = cast(Rdict, closing)
+    assert "disk_bytes" in engine.counters()
+    ending = asyncio.ensure_future(engine.reopen() if anew else engine.close())
+    await asyncio.to_thread(closing.begun.wait)
+    assert engine.counters() == {"kept_bytes": 0}
+    closing.free.set()
+    await ending
+    assert ("disk_bytes" in engine.counters()) == anew
     await engine.close()
 
 

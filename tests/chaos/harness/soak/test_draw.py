@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from chaos.harness.draw import FIRST_S, drawn
 from chaos.harness.faults import changed, older, rot
 from chaos.harness.faults.registry import BY_NAME
 from chaos.harness.pair.parts import POSTGRES_LINKS, SERVERS, Parts, need_of
 from chaos.harness.plan import parse, text
+from chaos.harness.soak.draw import EPISODES, FIRST_S, SECONDS, drawn
 from chaos.harness.traffic.workloads import WORKLOADS
 
 PLANS = [drawn(1, number, Parts()) for number in range(120)]
@@ -27,12 +27,21 @@ def test_every_kind_and_every_workload_comes() -> None:
     assert {plan.workload for plan in PLANS} == set(WORKLOADS) - {"documents"}
 
 
-def test_a_site_is_lost_first_or_never() -> None:
+def test_each_episode_has_its_own_faults() -> None:
     for plan in PLANS:
-        lost = [fault for fault in plan.faults if fault.kind == "site-lost"]
-        others = [fault.at_s for fault in plan.faults if fault.kind in ("crash", "pause", "terminate", "switchover")]
+        episodes = [faults for _, faults in plan.episodes()]
+        assert len(episodes) == EPISODES
+        assert all(episodes)
+        assert episodes[0] != episodes[1]
+        assert sum(map(len, episodes)) == len(plan.faults)
+
+
+def test_a_site_is_lost_first_or_never_in_an_episode() -> None:
+    for _, faults in (each for plan in PLANS for each in plan.episodes()):
+        lost = [fault for fault in faults if fault.kind == "site-lost"]
+        others = [fault.at_s for fault in faults if fault.kind in ("crash", "pause", "terminate", "switchover")]
         assert [fault.at_s for fault in lost] in ([], [FIRST_S])
-        assert not lost or min(others) > FIRST_S + 30
+        assert not lost or min(others, default=SECONDS) > FIRST_S + 30
 
 
 def test_faults_overlap() -> None:

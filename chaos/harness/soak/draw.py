@@ -2,13 +2,15 @@
 limits across them.
 
 What always holds: one seed and number give one plan for a pair of these parts; a site is lost with its data only as the first
-event of a plan, while the pair is whole, for what an asynchronous active alone acknowledged would be lost with it, and rightly
-so.
+event of an episode, while the pair is whole, for what an asynchronous active alone acknowledged would be lost with it, and
+rightly so.
 """
 
 from __future__ import annotations
 
 from random import Random
+
+from msgspec.structs import replace
 
 from chaos.fault_lines import Fault
 from chaos.harness.faults import clocks, disks, limits, steps
@@ -20,7 +22,9 @@ from chaos.harness.plan import HarnessPlan
 from chaos.harness.traffic.workloads import WORKLOADS
 from chaos.workloads.registers import Documents
 
-SECONDS = 150.0
+SECONDS = 150.0  # of an episode
+EPISODES = 2  # of a leg
+CLIENTS, RATE = 32, 1600.0  # at most: a client waits for its answer, and then 20 ms
 QUIET_S = 25.0  # before the end, in which nothing new begins
 FIRST_S = 4.0
 SITE_LOST_SHARE = 0.15
@@ -36,6 +40,19 @@ _FIGURES = {
 def drawn(seed: int, number: int, parts: Parts) -> HarnessPlan:
     """The plan of leg `number` of a soak, for a pair of these parts."""
     random = Random(f"{seed} leg {number}")
+    faults = [
+        replace(fault, at_s=round(fault.at_s + at * SECONDS, 1)) for at in range(EPISODES) for fault in _episode(random, parts)
+    ]
+    needs = tuple(sorted({need for fault in faults if (need := need_of(fault.target)) is not None}))
+    about = f"leg {number} of the soak of seed {seed}"
+    workload = random.choice(sorted(set(WORKLOADS) - {Documents.name}))  # whose histories are large
+    return HarnessPlan(
+        about, number, workload, CLIENTS, RATE, EPISODES * SECONDS, tuple(faults), needs,
+        episode=SECONDS,
+    )
+
+
+def _episode(random: Random, parts: Parts) -> list[Fault]:
     faults: list[Fault] = []
     at_s = FIRST_S
     if random.random() < SITE_LOST_SHARE:
@@ -47,16 +64,12 @@ def drawn(seed: int, number: int, parts: Parts) -> HarnessPlan:
     faults += [_of_a_link(random, parts) for _ in range(random.randint(2, 6))]
     faults += [_of_a_disk(random, parts) for _ in range(random.randint(1, 4))]
     faults += [_of_a_site(random) for _ in range(random.randint(1, 4))]
-    workload = random.choice(sorted(set(WORKLOADS) - {Documents.name}))  # whose histories are large
     faults += [_of_a_server(random, parts) for _ in range(random.randint(1, 4) if parts.servers else 0)]
-    ordered = tuple(sorted(faults, key=lambda fault: fault.at_s))
-    needs = tuple(sorted({need for fault in faults if (need := need_of(fault.target)) is not None}))
-    about = f"leg {number} of the soak of seed {seed}"
-    return HarnessPlan(about, number, workload, seconds=SECONDS, faults=ordered, needs=needs)
+    return sorted(faults, key=lambda fault: fault.at_s)
 
 
 def _at(at_s: float, kind: str, target: str, for_s: float = 0.0, how: str = "") -> Fault:
-    return Fault(round(min(at_s, SECONDS), 1), kind, target, round(for_s, 1), how)
+    return Fault(round(min(at_s, SECONDS - 1), 1), kind, target, round(for_s, 1), how)
 
 
 def _of_a_link(random: Random, parts: Parts) -> Fault:
