@@ -18,7 +18,7 @@ class FakeSites:
 
     def __init__(self, *ends: str | Unavailable, broken: int) -> None:
         self.ends, self.excused, self.broken = list(ends), 0, broken
-        self.servers = SimpleNamespace(are_well=lambda site: True)
+        self.servers, self.links = SimpleNamespace(are_well=lambda site: True), ()
 
     def start_and_hear(self, site: str) -> str:
         self.broken -= 1
