@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ class Sites:
     def __init__(self, folder: Path) -> None:
         self.traps = {"a": TrapTable(folder / "a", new=True), "b": TrapTable(folder / "b", new=True)}
         self.done: list[str] = []
+        self.servers = SimpleNamespace(are_well=lambda site: True)
 
     def passes(self, site: str, point: str) -> None:
         TrapTable(self.traps[site].path).pass_by(point)
