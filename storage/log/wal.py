@@ -291,16 +291,17 @@ class Wal:
         return spare
 
     async def _seal(self) -> None:
-        """Nothing is appended from here on; wait until what was queued has ended, well or badly."""
-        segment, self._open = self._open, None
-        last, self._last_append = self._last_append, None
-        self._before = None
+        """Nothing is appended from here on; wait until what was queued has ended, well or badly. A seal that is given up in the
+        middle is finished by the next one: nobody may take the log for settled, or forget a file, before that."""
+        self._open = self._before = None
         self._spare_at = _NEVER
-        if last is not None:
-            await asyncio.wait([last])
-        if segment is not None and segment.file is not None:
-            await segment.file.close()
-            segment.file = None
+        if self._last_append is not None:
+            await asyncio.wait([self._last_append])
+            self._last_append = None
+        for segment in self._segments:
+            if segment.file is not None:
+                await segment.file.close()
+                segment.file = None
 
     async def _prepare(self, current: WalSegment) -> None:
         """Make the next segment ahead. A failure, whatever it is, is no one's yet: the old one grows, and it is tried again."""
@@ -316,15 +317,15 @@ class Wal:
         if self._preparing is not None:
             await asyncio.wait([self._preparing])
             self._preparing = None
-        spare, self._spare = self._spare, None
+        spare = self._spare
         self._spare_at = _NEVER
-        if spare is None or (keep and spare.epoch == self._epoch):
-            return spare
-        assert spare.file is not None
-        self._unused = spare.path
-        await spare.file.close()
-        await self._delete_unused()
-        return None
+        if spare is not None and not (keep and spare.epoch == self._epoch):
+            assert spare.file is not None
+            await spare.file.close()
+            spare, self._spare, self._unused = None, None, spare.path
+            await self._delete_unused()
+        self._spare = None
+        return spare
 
     async def _create(self, next_seq: int) -> WalSegment:
         await self._delete_unused()
