@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 
 import pytest
 
@@ -15,7 +14,7 @@ from twinlog.errors import SyncFailed
 
 
 @pytest.fixture
-def closed(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+def closed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The files that were closed to the end."""
     ended: list[str] = []
     close = MemoryLogFile.close
@@ -25,7 +24,7 @@ def closed(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
         ended.append(file.path)
 
     monkeypatch.setattr(MemoryLogFile, "close", noted)
-    yield ended
+    return ended
 
 
 async def given_up(change: asyncio.Future[None]) -> None:
