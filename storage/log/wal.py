@@ -322,9 +322,9 @@ class Wal:
         if spare is not None and not (keep and spare.epoch == self._epoch):
             assert spare.file is not None
             await spare.file.close()
-            spare, self._spare, self._unused = None, None, spare.path
+            self._unused, self._spare = spare.path, None
             await self._delete_unused()
-        self._spare = None
+        spare, self._spare = self._spare, None
         return spare
 
     async def _create(self, next_seq: int) -> WalSegment:
