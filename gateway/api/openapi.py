@@ -58,6 +58,7 @@ SERVERS = [
         "variables": {"site": {"default": "http://127.0.0.1:8401", "description": "the address of the site"}},
     },
 ]
+OF_ANY_REQUEST = (400, 401, 403, 422, 429, 500, 503)
 _REF = "#/components/schemas/{name}"
 _STATUS_TITLES = {row.status: row.title for row in reversed(PROBLEMS.values())}
 _CODES = {row.status: kind.code for kind, row in reversed(PROBLEMS.items())}
@@ -77,7 +78,7 @@ def ref(kind: type[msgspec.Struct]) -> dict[str, Any]:
 def answers(ok: dict[int, dict[str, Any]], *problems: int) -> dict[int | str, dict[str, Any]]:
     """Returns the `responses` of a route: the good answers, and a problem for each of these statuses and of any request's."""
     good: dict[int | str, dict[str, Any]] = dict(ok.items())
-    return good | {status: _problem(status) for status in sorted({*problems, 400, 403, 422, 500})}
+    return good | {status: _problem(status) for status in sorted({*problems, *OF_ANY_REQUEST})}
 
 
 def answer(text: str, example: msgspec.Struct, *more_types: str, headers: dict[str, str] | None = None) -> dict[str, Any]:

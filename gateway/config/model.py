@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
+from gateway.access.settings import AccessSettings
 from gateway.logs import LogSettings
 from gateway.site.settings import Pair, SiteSettings
 from remote_log.dfs.opening import PairDfsSettings
@@ -26,12 +27,13 @@ from twinlog.errors import ConfigError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteConfig(SiteSettings):
-    """One site. Without [coordinator] only the operator's command can degrade."""
+    """One site. Without [coordinator] only the operator's command can degrade; without [access] it serves whoever asks."""
 
     data_dir: Path
     dfs: PairDfsSettings
     coordinator: CoordinatorSettings | None = None
     journal: JournalSettings = field(default_factory=JournalSettings)
+    access: AccessSettings | None = None
     wal: WalSettings = field(default_factory=WalSettings)
     log: LogSettings = field(default_factory=LogSettings)
     sources: Annotated[Mapping[str, str], NotInFile()] = field(default_factory=dict, repr=False, compare=False)
