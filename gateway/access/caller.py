@@ -1,14 +1,15 @@
 """The caller of a request: who asks, how that was proven, and what they may.
 
 What always holds: a handler finds the caller in the scope of its request; without `[access]` it is `anonymous`, who has every
-grant. This module is pure.
+grant.
+This module is pure.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gateway.access.grants import EVERYTHING, REPLICATOR, Grants
+from gateway.access.grants import EVERYTHING, OF_TABLES, REPLICATOR, Grants
 from twinlog.errors import Forbidden
 
 CALLER = "twinlog.caller"  # in the scope of a request
@@ -22,6 +23,10 @@ class Caller:
     kind: str
     grants: Grants
     is_site: bool = False
+
+    def knows(self, table: str) -> bool:
+        """True where the caller may know of this table: any grant on it."""
+        return any(self.grants.on(role, table) for role in OF_TABLES)
 
     def require(self, role: str, table: str) -> None:
         """Raises Forbidden that names the grant, and says nothing about whether there is such a table."""

@@ -1,8 +1,8 @@
 """Roles and grants: what a caller may do, as texts such as `writer:orders_*` or `operator`.
 
 What always holds: what no grant says is not allowed; a role of tables has a pattern, in which `*` stands for any text, and
-one of the pair has none; no role includes another one; `replicator`, the other site's, cannot be written in a grant. This
-module is pure.
+one of the pair has none; no role includes another one; `replicator`, the other site's, cannot be written in a grant.
+This module is pure.
 """
 
 from __future__ import annotations

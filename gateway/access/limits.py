@@ -2,7 +2,8 @@
 
 What always holds: a request is refused before a byte of its body is read; one request always fits an idle identity, however
 long; what was taken beyond the rate is paid back by waiting, and `retry_after_s` says how long; no identity's use changes
-another's. This module is pure.
+another's.
+This module is pure.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The file of bearer tokens: what stands in it, how a token is made, and how one is found again.
 
 What always holds: the file has the SHA-256 of each token and never a token; what is no such file is a ConfigError that names
-the fault and shows no digest; a name stands in it once. This module is pure.
+the fault and shows no digest; a name stands in it once.
+This module is pure.
 """
 
 from __future__ import annotations

@@ -64,9 +64,9 @@ class Documented:
             return _text(method, path, status, ["a body"] if body else [])
         operation = operations.get("get" if method == "HEAD" else method.lower())
         if operation is None and method == "HEAD":
-            return _text(method, path, status, [] if status in (403, 404, 405) else [f"status {status} of no path"])
+            return _text(method, path, status, [] if status in (401, 403, 404, 405, 429) else [f"status {status} of no path"])
         if operation is None:
-            found = self.problems(PROBLEM, json.loads(body)) if status in (403, 404, 405) else [f"status {status} of no path"]
+            found = self.problems(PROBLEM, json.loads(body)) if status in (401, 403, 404, 405, 429) else [f"status {status} of no path"]
             return _text(method, path, status, found)
         answer = operation["responses"].get(str(status))
         if answer is None:
