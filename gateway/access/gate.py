@@ -146,20 +146,26 @@ class Gate:
         self._known[key] = known
 
     async def refresh(self) -> None:
-        """Looks at every file and key again; what was proven by others than those that are there now is forgotten."""
-        changed = [await authenticator.refresh() for authenticator in self._authenticators]
-        if any(changed):
+        """Lets everybody look at their files and keys again; what was proven before a change is forgotten."""
+        for authenticator in self._authenticators:
+            await self._refresh(authenticator)
+
+    async def _refresh(self, authenticator: Authenticator) -> None:
+        if await authenticator.refresh():
             self._changes += 1
             self._known.clear()
 
     async def run(self) -> None:
-        """Refreshes for ever."""
+        """Refreshes for ever; whoever hangs holds up nobody else."""
+        await asyncio.gather(*(self._run(authenticator) for authenticator in self._authenticators))
+
+    async def _run(self, authenticator: Authenticator) -> None:
         while True:
             await asyncio.sleep(POLL_S)
             try:
-                await self.refresh()
+                await self._refresh(authenticator)
             except Exception as error:
-                _log.error("the identities could not be read again; those that were read last stay valid", error=repr(error))
+                _log.error("identities could not be read again; those that were read last stay valid", error=repr(error))
 
     async def close(self) -> None:
         for authenticator in self._authenticators:

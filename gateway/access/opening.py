@@ -6,7 +6,9 @@ import time
 from collections.abc import Callable
 
 from gateway.access.authenticator import Authenticator, from_entry_point
+from gateway.access.certificates import Certificates
 from gateway.access.gate import Gate
+from gateway.access.oidc import Oidc
 from gateway.access.settings import AccessSettings
 from gateway.access.token_file import TokenFile
 from twinlog.errors import ConfigError
@@ -19,6 +21,10 @@ def open_gate(
     authenticators: list[Authenticator] = []
     if access.tokens is not None:
         authenticators.append(TokenFile(access.tokens, wall_s))
+    if access.oidc is not None:
+        authenticators.append(Oidc(access.oidc, now_s))
+    if access.certificates:
+        authenticators.append(Certificates(access.certificates))
     if access.plugin is not None:
         authenticators.append(from_entry_point(access.plugin.name, access.plugin.options))
     if not authenticators:

@@ -19,7 +19,8 @@ from tests.gateway.door_client import DoorClient, served_door
 
 GRANTS = {
     "reader": ["reader:*"], "writer": ["writer:*"], "admin": ["admin:*"], "operator": ["operator"], "auditor": ["auditor"],
-    "metrics": ["metrics"], "both": ["reader:*", "writer:*"], "nothing": [], "elsewhere": ["reader:orders", "writer:orders", "admin:orders"],
+    "metrics": ["metrics"], "both": ["reader:*", "writer:*"],
+    "nothing": [], "elsewhere": ["reader:orders", "writer:orders", "admin:orders"],
 }
 NOW = datetime(2026, 11, 24, 12, tzinfo=UTC)
 
