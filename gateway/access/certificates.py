@@ -14,7 +14,7 @@ from cryptography.x509.oid import NameOID
 
 from gateway.access.authenticator import Presented, Proof, refused
 from gateway.access.caller import Caller
-from gateway.access.grants import Grants, parse_grants
+from gateway.access.grants import joined, parse_grants
 
 SITE_SCHEME = "twinlog://"  # of the SAN URI by which a site is known
 KINDS = ("uri:", "dns:", "cn:")
@@ -41,8 +41,7 @@ class Certificates:
         if not known:
             raise refused(f"no name of the certificate is configured: {', '.join(names)[:300] or 'it has none'}")
         grants = [self._grants[name] for name in known]
-        joined = Grants(frozenset().union(*(each.tables for each in grants)), frozenset().union(*(each.pair for each in grants)))
-        return Proof(Caller(known[0], "certificate", joined), certificate.not_valid_after_utc.timestamp())
+        return Proof(Caller(known[0], "certificate", joined(grants)), certificate.not_valid_after_utc.timestamp())
 
     async def refresh(self) -> bool:
         return False

@@ -20,7 +20,6 @@ REPLICATOR = "replicator"
 OF_TABLES = (READER, WRITER, ADMIN)
 OF_THE_PAIR = (OPERATOR, AUDITOR, METRICS)
 _PATTERN = re.compile(r"[A-Za-z0-9_*]{1,128}")
-_DECISIONS_MAX = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +41,12 @@ class Grants:
 
 
 EVERYTHING = Grants(frozenset((role, "*") for role in OF_TABLES), frozenset(OF_THE_PAIR))
+
+
+def joined(several: Iterable[Grants]) -> Grants:
+    """What any of them grants."""
+    held = list(several)
+    return Grants(frozenset().union(*(each.tables for each in held)), frozenset().union(*(each.pair for each in held)))
 
 
 def parse_grants(texts: Iterable[str]) -> Grants:

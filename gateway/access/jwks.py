@@ -11,6 +11,7 @@ import asyncio
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import httpx
 import jwt
@@ -25,13 +26,24 @@ BYTES_MAX = 1 << 20
 _log = structlog.get_logger("gateway.access.oidc")
 
 
-def read_keys(data: bytes) -> dict[str, jwt.PyJWK]:
+class Key(NamedTuple):
+    """`algorithm`: the one that it signs by; None: the issuer does not say."""
+
+    public: Any
+    algorithm: str | None
+
+
+def read_keys(data: bytes) -> dict[str, Key]:
     """Key id -> key, of those that sign. Raises ValueError."""
     try:
-        found = jwt.PyJWKSet.from_dict(json.loads(data))
+        document = json.loads(data)
+        algorithms = {str(key.get("kid")): key.get("alg") for key in document["keys"]}
+        found = jwt.PyJWKSet.from_dict(document)
     except (jwt.PyJWTError, ValueError, TypeError, AttributeError, KeyError) as error:
         raise ValueError(f"it is no set of keys (JWKS): {words(error)}") from error
-    return {str(key.key_id): key for key in found.keys if key.public_key_use in (None, "sig")}
+    return {
+        (kid := str(key.key_id)): Key(key.key, algorithms.get(kid)) for key in found.keys if key.public_key_use in (None, "sig")
+    }
 
 
 class Keys:
@@ -42,7 +54,7 @@ class Keys:
     ) -> None:
         """Raises ConfigError for a file that cannot be read. An address is asked later."""
         self._settings, self._now_s = settings, now_s
-        self._keys: dict[str, jwt.PyJWK] = {}
+        self._keys: dict[str, Key] = {}
         self._data = b""
         self._fault = "the keys of the issuer were not fetched yet"
         self._tried_s = -RETRY_S - settings.refresh_s
@@ -55,7 +67,7 @@ class Keys:
                 why = reason(error) if isinstance(error, OSError) else words(error)
                 raise ConfigError(f"{settings.jwks_file}, the keys of {settings.issuer}: {why}") from error
 
-    async def find(self, key_id: str | None) -> jwt.PyJWK:
+    async def find(self, key_id: str | None) -> Key:
         """Raises Unauthenticated for a key that the issuer does not have, Unavailable where that cannot be found out now."""
         found = self._known(key_id)
         if found is None and self._now_s() - self._tried_s >= RETRY_S:
@@ -73,7 +85,7 @@ class Keys:
             )
         raise refused(f"the issuer has no key {str(key_id)[:80]!r}")
 
-    def _known(self, key_id: str | None) -> jwt.PyJWK | None:
+    def _known(self, key_id: str | None) -> Key | None:
         if key_id is None:
             return next(iter(self._keys.values())) if len(self._keys) == 1 else None
         return self._keys.get(key_id)

@@ -14,7 +14,7 @@ import jwt
 
 from gateway.access.authenticator import Presented, Proof, refused
 from gateway.access.caller import Caller
-from gateway.access.grants import Grants, parse_grants
+from gateway.access.grants import Grants, joined, parse_grants
 from gateway.access.jwks import Keys
 from gateway.access.settings import OidcSettings
 from twinlog.errors import words
@@ -45,10 +45,10 @@ class Oidc:
             if key_id is not None and not isinstance(key_id, str):
                 raise refused("the key id of the token is no text")
             key = await self._keys.find(key_id)
-            if (named := key._jwk_data.get("alg")) not in (None, algorithm):
-                raise refused(f"the key {str(key_id)[:80]!r} signs by {named}, and the token says {algorithm}")
+            if key.algorithm not in (None, algorithm):
+                raise refused(f"the key {str(key_id)[:80]!r} signs by {key.algorithm}, and the token says {algorithm}")
             claims = jwt.decode(
-                token, key.key, algorithms=[algorithm], audience=self._settings.audience, issuer=self._settings.issuer,
+                token, key.public, algorithms=[algorithm], audience=self._settings.audience, issuer=self._settings.issuer,
                 leeway=LEEWAY_S, options={"require": ["exp", "iss", "aud", "sub"]},
             )
         except (jwt.PyJWTError, ValueError, TypeError) as error:
@@ -61,7 +61,7 @@ class Oidc:
     def _granted(self, values: object) -> Grants:
         listed = [values] if isinstance(values, str) else values if isinstance(values, list) else []
         held = [self._grants[value] for value in listed if isinstance(value, str) and value in self._grants]
-        return Grants(frozenset().union(*(each.tables for each in held)), frozenset().union(*(each.pair for each in held)))
+        return joined(held)
 
     async def refresh(self) -> bool:
         return await self._keys.refresh()

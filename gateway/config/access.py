@@ -20,7 +20,8 @@ def access_faults(access: AccessSettings, fault: Fault) -> None:
         fault("access", "knows nobody: every request would be refused", "tokens, [access.oidc], [access.certificates]")
     for name in access.certificates:
         if not name.startswith(KINDS):
-            fault("access.certificates", f"has {name!r}, which does not say what kind of name it is", "uri:..., dns:... or cn:...")
+            problem = f"has {name!r}, which does not say what kind of name it is"
+            fault("access.certificates", problem, "uri:..., dns:... or cn:...")
     _grants("access.certificates", access.certificates, fault)
     if access.oidc is not None:
         _oidc(access.oidc, fault)

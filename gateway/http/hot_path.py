@@ -129,7 +129,10 @@ class HotProtocol(DoorProtocol):
                 body = cycle.body[0] if len(cycle.body) == 1 else b"".join(cycle.body)
                 answer = await put_row(context, head, cycle.table, cycle.key, body)
             else:
-                answer = await coded(await get_row(context, head, cycle.table, cycle.key), head.accept_encoding)
+                answer = await get_row(context, head, cycle.table, cycle.key)
+                if cycle.budget is not None:
+                    cycle.budget.spend(len(answer.body))  # before it is coded, as on the plain way
+                answer = await coded(answer, head.accept_encoding)
         except Exception as error:
             answer = context.problem(error, is_write=is_write)
         except BaseException:
@@ -138,8 +141,6 @@ class HotProtocol(DoorProtocol):
         if cycle.disconnected or self.transport.is_closing():
             return
         cycle.response_started = True
-        if cycle.budget is not None:
-            cycle.budget.spend(len(answer.body))
         self._write(answer, cycle.keep_alive)
         if self.flow.write_paused:
             await self.flow.drain()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx
@@ -13,7 +12,7 @@ from starlette.routing import Route
 from gateway.access.grants import AUDITOR, METRICS, OPERATOR
 from gateway.access.needs import NEEDS
 from gateway.http.app import _plain
-from tests.gateway.access.rig import GRANTS, GuardedDoor, guarded_door
+from tests.gateway.access.rig import GRANTS, GuardedDoor
 from tests.gateway.documented import document
 from tests.gateway.door_client import FLIGHTS, problem
 
@@ -79,12 +78,6 @@ def _path(route: str) -> str:
                         ("receipt", "r1")):
         route = route.replace(f"{{{name}}}", value)
     return route + ("?for=failover" if route == "/v1/checks" else "")
-
-
-@pytest.fixture
-async def door() -> AsyncIterator[GuardedDoor]:
-    async with guarded_door() as opened:
-        yield opened
 
 
 async def _status(door: GuardedDoor, route: tuple[str, str], headers: dict[str, str]) -> httpx.Response:
