@@ -16,6 +16,7 @@ from structlog.testing import capture_logs
 
 from gateway.access.authenticator import Presented, Proof, refused
 from gateway.access.caller import CALLER, Caller
+from gateway.access.certificates import Certificates
 from gateway.access.gate import DECISIONS_MAX, PROOFS_MAX, Gate, bearer_of
 from gateway.access.grants import parse_grants
 from gateway.access.needs import IDENTITY
@@ -24,6 +25,7 @@ from gateway.access.token_file import changing, new_token
 from gateway.access.tokens import with_token, without_token
 from gateway.http.hot_path import HotProtocol
 from tests.gateway.access.rig import NOW, Clock, GuardedDoor, guarded_door
+from tests.gateway.access.test_certificates import pem
 from tests.gateway.door_client import ROWS, problem
 from twinlog.errors import Unauthenticated
 
@@ -225,6 +227,22 @@ def test_the_hot_path_judges_as_the_plain_way(table: str, is_write: bool) -> Non
         assert hot == GRANTS.on("writer" if is_write else "reader", unquote(table))
 
     asyncio.run(judged())
+
+
+async def test_a_certificate_takes_the_hot_path_too() -> None:
+    clock = Clock()
+    certificates = Certificates({"cn:ann": "reader:*"})
+    gate = Gate([certificates], LimitSettings(), wall_s=clock, now_s=clock)
+    scope = {**scope_of(), "extensions": {"tls": {"client_cert_chain": [pem("ann")]}}}
+    assert gate.hot(None, scope, False, b"flights") is None, "not proven yet"
+    assert await gate.admit(scope, IDENTITY, "/v1/cluster", "") is not None
+    assert gate.hot(None, scope, False, b"flights") is not None
+    assert gate.hot(None, scope, True, b"flights") is None
+    assert gate.hot(None, scope_of(), False, b"flights") is None
+    clock.s += 86_401
+    assert gate.hot(None, scope, False, b"flights") is None, "a connection outlives the certificate that opened it"
+    other = {**scope, "extensions": {"tls": {"client_cert_chain": [pem("ben")]}}}
+    assert gate.hot(None, other, False, b"flights") is None
 
 
 # ---- existence

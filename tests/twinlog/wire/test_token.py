@@ -266,6 +266,8 @@ def test_a_token_that_ends_in_the_middle_of_a_write_leaves_its_outcome_unknown()
     cluster = answer(200, '{"site":"a","active":{"site":"a","epoch":1}}')
     refused = answer(401, '{"type":"urn:twinlog:problem:unauthenticated","status":401,"detail":"no"}')
     patience = Patience(deadline_s=0.5, retry_first_s=0.1, retry_max_s=0.1)
-    with Listening(cluster, b"", refused) as site, Client({"a": site.url}, patience, token=SECRET) as client:
-        with pytest.raises(OutcomeUnknown):
-            client.put("t", "k", {})
+    with (
+        Listening(cluster, b"", refused) as site, Client({"a": site.url}, patience, token=SECRET) as client,
+        pytest.raises(OutcomeUnknown),
+    ):
+        client.put("t", "k", {})
