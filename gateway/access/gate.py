@@ -118,10 +118,9 @@ class Gate:
         raise refused("no authenticator knows this kind of proof")
 
     # ---- the hot path
-    def hot(self, value: bytes | None, scope: Any, is_write: bool, table: bytes) -> Budget | None:
+    def hot(self, value: bytes | None, certificates: tuple[str, ...], is_write: bool, table: bytes) -> Budget | None:
         """Returns the budget in which the request is to be counted, if all is known and granted; None: the plain way judges
         it."""
-        certificates = () if value is not None else certificates_of(scope)
         if value is None and not certificates:
             return None
         known = self._look(_key(value, certificates))

@@ -44,7 +44,7 @@ class DoorApp:
     """The ASGI application of one site: its own context, origins and gate, before the routes that all sites of this process
     share. Without a gate every caller is anonymous, and has every grant."""
 
-    def __init__(self, context: ApiContext, gate: Gate | None = None) -> None:
+    def __init__(self, context: ApiContext, *, gate: Gate | None = None) -> None:
         self.context, self.gate = context, gate
         self.plain, self._routes = _plain()
         self.origins = Origins(context.http)
@@ -155,7 +155,7 @@ def build_app(
     gate: Gate | None = None,
 ) -> DoorApp:
     """The door, to be served by server.py."""
-    return DoorApp(ApiContext(service, config, now_s=now_s, new_id=new_id), gate)
+    return DoorApp(ApiContext(service, config, now_s=now_s, new_id=new_id), gate=gate)
 
 
 @cache

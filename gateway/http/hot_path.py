@@ -88,7 +88,7 @@ class HotProtocol(DoorProtocol):
 
     def _granted(self, gate: Gate, head: Head, table: bytes) -> Budget | None:
         """The budget of a caller who may do this now."""
-        return gate.hot(head.authorization, self.scope, head.method == "PUT", table)
+        return gate.hot(head.authorization, self.client_certificates, head.method == "PUT", table)
 
     def _begin_hot(self, head: Head, table: bytes, key: bytes, budget: Budget | None) -> None:
         if not self._head_complete():

@@ -17,7 +17,7 @@ from structlog.testing import capture_logs
 from gateway.access.authenticator import Presented, Proof, refused
 from gateway.access.caller import CALLER, Caller
 from gateway.access.certificates import Certificates
-from gateway.access.gate import DECISIONS_MAX, PROOFS_MAX, Gate, bearer_of
+from gateway.access.gate import DECISIONS_MAX, PROOFS_MAX, Gate, bearer_of, certificates_of
 from gateway.access.grants import parse_grants
 from gateway.access.needs import IDENTITY
 from gateway.access.settings import LimitSettings
@@ -86,9 +86,9 @@ async def test_a_proof_is_kept_no_longer_than_it_is_valid() -> None:
     one = Anybody(clock.s + 10)
     gate = gate_of(one, clock)
     await _admit(gate, "Bearer ann")
-    assert gate.hot(b"Bearer ann", {}, False, b"t") is not None
+    assert gate.hot(b"Bearer ann", (), False, b"t") is not None
     clock.s += 10
-    assert gate.hot(b"Bearer ann", {}, False, b"t") is None
+    assert gate.hot(b"Bearer ann", (), False, b"t") is None
     await _admit(gate, "Bearer ann")
     assert one.asked == 2
 
@@ -98,10 +98,10 @@ async def test_no_proof_outlives_a_change() -> None:
     gate = gate_of(one)
     await _admit(gate, "Bearer ann")
     await gate.refresh()
-    assert gate.hot(b"Bearer ann", {}, False, b"t") is not None
+    assert gate.hot(b"Bearer ann", (), False, b"t") is not None
     one.changed = True
     await gate.refresh()
-    assert gate.hot(b"Bearer ann", {}, False, b"t") is None
+    assert gate.hot(b"Bearer ann", (), False, b"t") is None
 
 
 async def test_a_proof_that_was_begun_before_a_change_is_not_kept() -> None:
@@ -115,7 +115,7 @@ async def test_a_proof_that_was_begun_before_a_change_is_not_kept() -> None:
     await gate.refresh()
     one.held.set()
     await waiting
-    assert gate.hot(b"Bearer ann", {}, False, b"t") is None
+    assert gate.hot(b"Bearer ann", (), False, b"t") is None
 
 
 async def test_what_is_kept_is_bounded() -> None:
@@ -124,7 +124,7 @@ async def test_what_is_kept_is_bounded() -> None:
         await _admit(gate, f"Bearer t{number}")
     assert len(gate._known) == PROOFS_MAX
     for number in range(DECISIONS_MAX + 10):
-        gate.hot(f"Bearer t{PROOFS_MAX}".encode(), {}, False, b"t%d" % number)
+        gate.hot(f"Bearer t{PROOFS_MAX}".encode(), (), False, b"t%d" % number)
     assert all(len(known.decided) <= DECISIONS_MAX for known in gate._known.values())
 
 
@@ -223,7 +223,7 @@ def test_the_hot_path_judges_as_the_plain_way(table: str, is_write: bool) -> Non
     async def judged() -> None:
         gate = gate_of(Anybody())
         await _admit(gate, "Bearer ann")
-        hot = gate.hot(b"Bearer ann", {}, is_write, table.encode()) is not None
+        hot = gate.hot(b"Bearer ann", (), is_write, table.encode()) is not None
         assert hot == GRANTS.on("writer" if is_write else "reader", unquote(table))
 
     asyncio.run(judged())
@@ -234,15 +234,15 @@ async def test_a_certificate_takes_the_hot_path_too() -> None:
     certificates = Certificates({"cn:ann": "reader:*"})
     gate = Gate([certificates], LimitSettings(), wall_s=clock, now_s=clock)
     scope = {**scope_of(), "extensions": {"tls": {"client_cert_chain": [pem("ann")]}}}
-    assert gate.hot(None, scope, False, b"flights") is None, "not proven yet"
+    assert gate.hot(None, certificates_of(scope), False, b"flights") is None, "not proven yet"
     assert await gate.admit(scope, IDENTITY, "/v1/cluster", "") is not None
-    assert gate.hot(None, scope, False, b"flights") is not None
-    assert gate.hot(None, scope, True, b"flights") is None
-    assert gate.hot(None, scope_of(), False, b"flights") is None
+    assert gate.hot(None, certificates_of(scope), False, b"flights") is not None
+    assert gate.hot(None, certificates_of(scope), True, b"flights") is None
+    assert gate.hot(None, (), False, b"flights") is None
     clock.s += 86_401
-    assert gate.hot(None, scope, False, b"flights") is None, "a connection outlives the certificate that opened it"
+    assert gate.hot(None, certificates_of(scope), False, b"flights") is None, "it ended, and its connection did not"
     other = {**scope, "extensions": {"tls": {"client_cert_chain": [pem("ben")]}}}
-    assert gate.hot(None, other, False, b"flights") is None
+    assert gate.hot(None, certificates_of(other), False, b"flights") is None
 
 
 # ---- existence
