@@ -20,9 +20,8 @@ import structlog
 from gateway.access.authenticator import Authenticator, Presented, Proof, nobody, refused
 from gateway.access.caller import CALLER, NOBODY, SITE_IN_PLAIN, Caller
 from gateway.access.grants import READER, WRITER
-from gateway.access.limits import Budget, Budgets
+from gateway.access.limits import Budget, Budgets, LimitSettings
 from gateway.access.needs import Need
-from gateway.access.settings import LimitSettings
 from storage.rows.schema import name_before_drop
 from twinlog.errors import Forbidden, TwinlogError, Unauthenticated
 
@@ -66,7 +65,6 @@ class Gate:
         self._known: OrderedDict[bytes | str, _Known] = OrderedDict()
         self._changes = 0
         self._logged_at_s, self._logged = 0.0, 0
-        self.refused = {"unauthenticated": 0, "missing-grant": 0, "overloaded": 0}
 
     # ---- the plain way
     async def admit(self, scope: Any, need: Need, route: str, table: str) -> Budget | None:
@@ -172,7 +170,6 @@ class Gate:
 
     # ---- what is said
     def _note(self, error: TwinlogError, caller: Caller | None, scope: Any) -> None:
-        self.refused[error.code] = self.refused.get(error.code, 0) + 1
         now_s = self._now_s()
         if now_s - self._logged_at_s >= 1:
             self._logged_at_s, self._logged = now_s, 0

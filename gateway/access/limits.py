@@ -9,12 +9,23 @@ This module is pure.
 from __future__ import annotations
 
 from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Annotated
 
-from gateway.access.settings import LimitSettings
+from storage.settings import Within
 from twinlog.errors import Overloaded
 
 IDENTITIES_MAX = 10_000
 BURST_S = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitSettings:
+    """What one identity may take; 0: as much as it wants. A burst is what a second allows, and one request always fits."""
+
+    requests_per_s: Annotated[float, Within(0, 1e9)] = 0.0
+    bytes_per_s: Annotated[float, Within(0, 1e12)] = 0.0
+    concurrent: Annotated[int, Within(0, 1_000_000)] = 0
 
 
 class Budget:

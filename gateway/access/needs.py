@@ -1,4 +1,4 @@
-"""The one table of which grant each route needs. A route without a line here is answered to nobody.
+"""The one table of the grant that each route needs. A route without a line here is answered to nobody.
 
 What always holds: a need is judged by the method and the path as they stand in the request line, before a byte of a body is
 read, and without a look at whether there is such a table; a role does not include another one. docs/security.md explains the

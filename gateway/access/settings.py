@@ -7,16 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
+from gateway.access.limits import LimitSettings
 from storage.settings import OneOf, Url, Within
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LimitSettings:
-    """What one identity may take; 0: as much as it wants. A burst is what a second allows, and one request always fits."""
-
-    requests_per_s: Annotated[float, Within(0, 1e9)] = 0.0
-    bytes_per_s: Annotated[float, Within(0, 1e12)] = 0.0
-    concurrent: Annotated[int, Within(0, 1_000_000)] = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

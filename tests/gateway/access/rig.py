@@ -11,7 +11,7 @@ from pathlib import Path
 
 from gateway.access.authenticator import Authenticator
 from gateway.access.gate import Gate
-from gateway.access.settings import LimitSettings
+from gateway.access.limits import LimitSettings
 from gateway.access.token_file import TokenFile, changing, new_token
 from gateway.access.tokens import with_token
 from gateway.service.http_settings import HttpSettings

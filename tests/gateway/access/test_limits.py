@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.access.limits import IDENTITIES_MAX, Budget, Budgets
-from gateway.access.settings import LimitSettings
+from gateway.access.limits import IDENTITIES_MAX, Budget, Budgets, LimitSettings
 from gateway.service.port import WriteRequest, WriteResult
 from tests.gateway.access.rig import GuardedDoor, guarded_door
 from tests.gateway.door_client import ROWS, problem

@@ -12,7 +12,7 @@ import pytest
 
 from gateway.access.certificates import Certificates
 from gateway.access.gate import Gate
-from gateway.access.settings import LimitSettings
+from gateway.access.limits import LimitSettings
 from gateway.service.http_settings import HttpSettings
 from tests.gateway.access.rig import GRANTS, Clock, GuardedDoor, guarded_door
 from tests.gateway.access.test_certificates import pem
