@@ -1,1 +1,1 @@
-"""Who asks, and what they may: identities, roles and grants, and the limits of each identity."""
+"""Identities of callers, their roles and grants, and the limits of each identity."""

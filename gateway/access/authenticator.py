@@ -19,8 +19,8 @@ GROUP = "twinlog.authenticators"  # entry points: a name, and a factory that get
 
 @dataclass(frozen=True, slots=True)
 class Presented:
-    """What a request shows: the token of `Authorization: Bearer`, and the chain of its connection's certificate as PEM, the
-    client's own first."""
+    """The proofs that a request shows: the token of `Authorization: Bearer`, and the chain of its connection's certificate as
+    PEM, the client's own first."""
 
     bearer: str = field(default="", repr=False)
     certificates: tuple[str, ...] = ()
@@ -28,7 +28,7 @@ class Presented:
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """Who asks. `until_s`: on the wall clock, the moment at which this ends; None: it does not by itself."""
+    """A caller that is proven. `until_s`: on the wall clock, the moment at which this ends; None: it does not by itself."""
 
     caller: Caller
     until_s: float | None = None

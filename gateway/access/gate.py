@@ -208,7 +208,7 @@ def certificates_of(scope: Any) -> tuple[str, ...]:
 
 
 def _key(value: bytes | None, certificates: tuple[str, ...]) -> bytes | str:
-    """What a proof is kept by: never the token itself."""
+    """Returns the key by which a proof is kept: never the token itself."""
     return sha256(value).digest() if value is not None else certificates[0]
 
 

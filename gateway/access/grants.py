@@ -44,7 +44,7 @@ EVERYTHING = Grants(frozenset((role, "*") for role in OF_TABLES), frozenset(OF_T
 
 
 def joined(several: Iterable[Grants]) -> Grants:
-    """What any of them grants."""
+    """Returns the grants that any of them has."""
     held = list(several)
     return Grants(frozenset().union(*(each.tables for each in held)), frozenset().union(*(each.pair for each in held)))
 

@@ -1,4 +1,4 @@
-"""What one identity may take: requests and bytes a second, and requests at a time.
+"""The limits of one identity: requests and bytes a second, and requests at a time.
 
 What always holds: a request is refused before a byte of its body is read; one request always fits an idle identity, however
 long; what was taken beyond the rate is paid back by waiting, and `retry_after_s` says how long; no identity's use changes
@@ -21,7 +21,7 @@ BURST_S = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitSettings:
-    """What one identity may take; 0: as much as it wants. A burst is what a second allows, and one request always fits."""
+    """The limits of one identity; 0: none. A burst is what a second allows, and one request always fits."""
 
     requests_per_s: Annotated[float, Within(0, 1e9)] = 0.0
     bytes_per_s: Annotated[float, Within(0, 1e12)] = 0.0
@@ -29,7 +29,7 @@ class LimitSettings:
 
 
 class Budget:
-    """What one identity has left. Levels fall below zero by what could not be known before: a body in chunks, an answer."""
+    """The rest that one identity has. Levels fall below zero by what could not be known before: a body in chunks, an answer."""
 
     __slots__ = ("_at_s", "_bytes", "_limits", "_requests", "running")
 
@@ -41,7 +41,7 @@ class Budget:
         self.running = 0
 
     def wait_s(self, now_s: float) -> float:
-        """How long until the next request is let in, as far as rates decide; 0: now."""
+        """Returns how long it is until the next request is let in, as far as rates decide; 0: now."""
         limits = self._limits
         if not limits.requests_per_s and not limits.bytes_per_s:
             return 0.0

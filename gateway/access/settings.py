@@ -36,7 +36,7 @@ class PluginSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccessSettings:
-    """With this section a site answers only those it knows. `certificates` has for the name in a client certificate
+    """A site with this section answers only those it knows. `certificates` has for the name in a client certificate
     (`uri:...`, `dns:...` or `cn:...`) what it grants. `peer_calls = "plain"`: the other site's calls come in without a
     certificate, and whoever reaches the port may speak as that site: for a pair on one machine, and on the way to
     `[peer_http]`."""

@@ -128,7 +128,7 @@ class TokenFile:
         return True
 
     def _changed(self) -> TokenList | None:
-        """What the file says now; None: as before, or nothing that can be read."""
+        """Returns the tokens of the file as it is now; None: as before, or nothing that can be read."""
         try:
             now = _identity(self._path.stat())
             if now == self._seen:

@@ -1,4 +1,4 @@
-"""What no single key of [access] can say is checked here."""
+"""The checks of [access] that no single key can say."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ class OperatorConfig:
         return {"a": self.sites.a.url.rstrip("/"), "b": self.sites.b.url.rstrip("/")}
 
     def token_problem(self) -> str | None:
-        """What is wrong with the token; None: it can be sent, or there is none."""
+        """Returns the fault of the token; None: it can be sent, or there is none."""
         try:
             Token(self.token or "none", ())
         except InvalidInput as error:

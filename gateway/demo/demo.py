@@ -57,7 +57,7 @@ class DemoPlan:
 
     @property
     def token(self) -> str:
-        """Where its token is; empty: the sites ask nobody who they are."""
+        """Returns where its token is; empty: the sites ask nobody who they are."""
         return token_of(self.directory) if self.access else ""
 
 

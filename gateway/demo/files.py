@@ -56,7 +56,7 @@ def write_files(
 
 
 def token_of(directory: Path) -> str:
-    """Where clients of the demo find their token."""
+    """Returns where clients of the demo find their token."""
     return f"file:{directory / TOKEN}"
 
 

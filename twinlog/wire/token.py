@@ -27,7 +27,7 @@ _LOOK_S = 1.0  # a file is looked at no more often
 
 
 def token_source(address: str | Mapping[str, str], given: str | None = None) -> str:
-    """Where the token for the pair at `address` comes from: what is given, TWINLOG_TOKEN, or the file of the pair; empty: there
+    """Returns where the token for the pair at `address` is: what is given, TWINLOG_TOKEN, or the file of the pair; empty: there
     is none. Raises ConfigError where a file has a token itself, and not a reference."""
     if given is not None:
         return given

@@ -67,7 +67,7 @@ EVERY_ROUTE = pytest.mark.parametrize("route", list(EXPECTED), ids=[" ".join(rou
 
 
 def _routes() -> set[tuple[str, str]]:
-    """What the app serves, by its route list: the framework's own routes too."""
+    """Returns every route that the app serves, the framework's own too."""
     _, routes = _plain()
     assert all(isinstance(route, APIRoute | Route) for route in routes)
     return {(method, route.path_format) for route in routes for method in route.methods or () if method != "HEAD"}

@@ -1,4 +1,4 @@
-"""What could be done without any right before there were identities: each attempt by whoever must not changes nothing."""
+"""Each attempt that passed before there were identities changes nothing now, and shows nothing, by whoever has no right."""
 
 from __future__ import annotations
 
