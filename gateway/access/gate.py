@@ -3,14 +3,14 @@
 What always holds: it decides before a byte of a body is read; a request of the hot path is let through by the same proofs,
 grants and budgets as one of the plain way, and whatever this fast look does not let through is judged in full, there; a proof
 is kept no longer than it is valid, none outlives a change of the files that it came from, and the number kept is bounded; a
-refusal's reason stands in the log, with the address and without what was presented.
+refusal's reason stands in the log, with the address and without what was presented, and a flood of refusals is answered late.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from hashlib import sha256
 from typing import Any
 from urllib.parse import unquote
@@ -31,6 +31,8 @@ DECISIONS_MAX = 4096
 POLL_S = 1.0
 TOKEN_BYTES_MAX = 16 << 10
 _LOGGED_PER_S = 20
+REFUSED_AT_ONCE_PER_S = 100
+REFUSED_LATE_S = 1.0
 _log = structlog.get_logger("gateway.access")
 
 
@@ -57,14 +59,14 @@ class Gate:
 
     def __init__(
         self, authenticators: Sequence[Authenticator], limits: LimitSettings, *, wall_s: Callable[[], float],
-        now_s: Callable[[], float], plain_peer: bool = False,
+        now_s: Callable[[], float], plain_peer: bool = False, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._authenticators = authenticators
-        self._wall_s, self._now_s, self._plain_peer = wall_s, now_s, plain_peer
+        self._wall_s, self._now_s, self._sleep, self._plain_peer = wall_s, now_s, sleep, plain_peer
         self._budgets = Budgets(limits)
         self._known: OrderedDict[bytes | str, _Known] = OrderedDict()
         self._changes = 0
-        self._logged_at_s, self._logged = 0.0, 0
+        self._second_s, self._refused = 0.0, 0  # the second that runs, and how many were refused in it
 
     # ---- the plain way
     async def admit(self, scope: Any, need: Need, route: str, table: str) -> Budget | None:
@@ -169,12 +171,18 @@ class Gate:
             await authenticator.close()
 
     # ---- what is said
+    async def before_refusal(self) -> None:
+        """Waits a second in a flood of refusals: whoever asks again at once, whatever the answer, would else take more of the
+        site by refusals than by what is refused."""
+        if self._refused > REFUSED_AT_ONCE_PER_S:
+            await self._sleep(REFUSED_LATE_S)
+
     def _note(self, error: TwinlogError, caller: Caller | None, scope: Any) -> None:
         now_s = self._now_s()
-        if now_s - self._logged_at_s >= 1:
-            self._logged_at_s, self._logged = now_s, 0
-        self._logged += 1
-        if self._logged > _LOGGED_PER_S:
+        if now_s - self._second_s >= 1:
+            self._second_s, self._refused = now_s, 0
+        self._refused += 1
+        if self._refused > _LOGGED_PER_S:
             return  # a flood of refusals is in the figures, and does not fill the log
         why = error.refusal if isinstance(error, Unauthenticated) else error.message
         grant = {"grant": error.fields["grant"]} if isinstance(error, Forbidden) else {}

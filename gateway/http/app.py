@@ -98,6 +98,7 @@ class DoorApp:
             budget = await gate.admit(scope, need, route, table)
         except Exception as error:
             refused = self.context.problem(error, is_write=is_write_method(scope["method"]))
+            await gate.before_refusal()
             await to_response(refused)(scope, receive, send)
             return
         if budget is None:

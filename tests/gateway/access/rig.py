@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import tempfile
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -59,14 +60,15 @@ def token_file(path: Path, grants: dict[str, list[str]] = GRANTS, expires_at: da
 @contextlib.asynccontextmanager
 async def guarded_door(
     limits: LimitSettings | None = None, more: Sequence[Authenticator] = (), *, plain_peer: bool = False,
-    config: HttpSettings | None = None,
+    config: HttpSettings | None = None, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> AsyncIterator[GuardedDoor]:
     clock = Clock()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "tokens.json"
         tokens = token_file(path)
         gate = Gate(
-            [TokenFile(path, clock), *more], limits or LimitSettings(), wall_s=clock, now_s=clock, plain_peer=plain_peer
+            [TokenFile(path, clock), *more], limits or LimitSettings(), wall_s=clock, now_s=clock, plain_peer=plain_peer,
+            sleep=sleep,
         )
         async with served_door(config, gate=gate) as door:
             yield GuardedDoor(door.http, door.service, door.app, door.server, gate, tokens, path, clock)

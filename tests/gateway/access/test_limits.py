@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gateway.access.gate import REFUSED_AT_ONCE_PER_S, REFUSED_LATE_S
 from gateway.access.limits import IDENTITIES_MAX, Budget, Budgets, LimitSettings
 from gateway.service.port import WriteRequest, WriteResult
 from tests.gateway.access.rig import GuardedDoor, guarded_door
@@ -173,3 +174,22 @@ async def test_a_greedy_client_slows_nobody_else(query: str) -> None:
             free.set()
             assert sorted([(await task).status_code for task in tasks]) == [200] * 4 + [429] * 36
             assert (await _put(door, "writer", query)).status_code == 200, "what ended is counted no more"
+
+
+@ways
+async def test_a_flood_of_refusals_is_answered_late(query: str) -> None:
+    """Whoever asks again at once, whatever the answer, has at most one refusal a second on each connection."""
+    late: list[float] = []
+
+    async def sleep(delay_s: float) -> None:
+        late.append(delay_s)
+
+    async with guarded_door(LimitSettings(requests_per_s=1.0), sleep=sleep) as door:
+        await _put(door, "both", query)
+        for _ in range(REFUSED_AT_ONCE_PER_S + 3):
+            await door.http.put(f"{ROWS}/UA,1{query}", json={})
+        assert late == [REFUSED_LATE_S] * 3
+        door.clock.s += 1
+        assert (await _put(door, "both", query)).status_code == 200, "what is let in never waits"
+        assert (await _put(door, "both", query)).status_code == 429
+        assert len(late) == 3
