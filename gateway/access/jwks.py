@@ -8,7 +8,6 @@ keys, or too long, changes nothing that is kept.
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,6 +18,7 @@ import structlog
 
 from gateway.access.authenticator import refused
 from gateway.access.settings import OidcSettings
+from twinlog.decoding import OBJECT, decoded
 from twinlog.errors import ConfigError, Unavailable, reason, words
 
 RETRY_S = 10.0
@@ -36,7 +36,7 @@ class Key(NamedTuple):
 def read_keys(data: bytes) -> dict[str, Key]:
     """Key id -> key, of those that sign. Raises ValueError."""
     try:
-        document = json.loads(data)
+        document = decoded(OBJECT, data, ValueError)
         algorithms = {str(key.get("kid")): key.get("alg") for key in document["keys"]}
         found = jwt.PyJWKSet.from_dict(document)
     except (jwt.PyJWTError, ValueError, TypeError, AttributeError, KeyError) as error:

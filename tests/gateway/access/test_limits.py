@@ -162,7 +162,9 @@ async def test_a_greedy_client_slows_nobody_else(query: str) -> None:
         for name in ("writer", "both"):
             await _put(door, name, query)
         free, waiting = _held(door)
-        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{door.port}", trust_env=False) as greedy:
+        async with httpx.AsyncClient(
+            base_url=f"http://127.0.0.1:{door.port}", trust_env=False, timeout=None, limits=httpx.Limits(max_connections=40),
+        ) as greedy:
             tasks = [
                 asyncio.create_task(greedy.put(f"{ROWS}/UA,{n}{query}", json={}, headers=door.as_("writer"))) for n in range(40)
             ]
