@@ -2,12 +2,13 @@
 
 What always holds: it is sent to the addresses that the client was given, and to no other, whatever an answer names; it stands
 in no request, error, log or text that shows an object, only in the bytes that go to a site; a token that could not stand in a
-header is an error before anything is sent, which does not show it. A file is read again when it changes, so that a new token
-needs no restart.
+header is an error before anything is sent, which does not show it. A file
+is read again when it changes, so that a new token needs no restart; while it cannot be read, the last one stays.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import threading
@@ -53,7 +54,7 @@ class Token:
         if _origin(url) not in self._origins:
             return {}
         if self._file is not None and time.monotonic() - self._looked_s >= _LOOK_S:
-            with self._lock:
+            with self._lock, contextlib.suppress(ConfigError, InvalidInput):  # else a write might end with that, its fate open
                 self._look(self._file)
         return self._header
 

@@ -219,10 +219,15 @@ def test_a_file_is_read_again_when_it_changes(tmp_path: Path, monkeypatch: pytes
     assert token.headers("http://x") == {"Authorization": "Bearer first"}, "looked at once a second"
     now_s += 1.0
     assert token.headers("http://x") == {"Authorization": "Bearer second-one"}
-    path.unlink()
+    for spoil in (path.unlink, lambda: path.write_text("a b")):
+        spoil()
+        now_s += 1.0
+        assert token.headers("http://x") == {"Authorization": "Bearer second-one"}, "a call under way ends by its own rules"
+    path.write_text("third")
     now_s += 1.0
+    assert token.headers("http://x") == {"Authorization": "Bearer third"}
     with pytest.raises(ConfigError, match="cannot be read"):
-        token.headers("http://x")
+        Token(f"file:{path}-none", ["http://x"])
 
 
 # ---- where it never stands
