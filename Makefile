@@ -31,8 +31,8 @@ help: ## this list
 
 setup: $(READY) ## .venv with the pinned dependencies and .venv/bin/twinlog
 
-run: setup ## two sites on this machine, with a real table loaded (DIR=demo, DFS=hdfs, ENGINE=postgresql, ARGS=--no-load)
-	@exec $(BIN)/twinlog demo --dir $(DIR) --dfs $(DFS) --engine $(ENGINE) $(ARGS)
+run: setup ## two sites on this machine, with a real table loaded (DIR=demo, DFS=hdfs, ENGINE=postgresql, ACCESS=1: with a token, ARGS=--no-load)
+	@exec $(BIN)/twinlog demo --dir $(DIR) --dfs $(DFS) --engine $(ENGINE) $(if $(ACCESS),--access) $(ARGS)
 
 interpreters: setup ## .interpreters: the newer Pythons of this machine, on which the simulator must give the same traces
 	@$(BIN)/python -m tests.chaos.simulate.interpreters

@@ -27,6 +27,7 @@ import uvloop
 
 from bench.arrivals import Arrivals
 from bench.requests import Workload
+from twinlog.wire.token import Token
 
 _HEAD_BYTES_MAX = 64 << 10
 _LAST_ANSWERS_S = 10.0  # after an open loop: without the slowest answers its p99 would be too good
@@ -35,7 +36,7 @@ _LAST_ANSWERS_S = 10.0  # after an open loop: without the slowest answers its p9
 class LoadPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Measure for `seconds` after `warm_up_s`, or send exactly `requests_max` without warm-up when that is given.
 
-    With `arrivals_per_second` it is an open loop, which has no `requests_max`.
+    With `arrivals_per_second` it is an open loop, which has no `requests_max`. `token`: where the token of its requests is.
     """
 
     host: str
@@ -46,6 +47,17 @@ class LoadPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     warm_up_s: float = 0.5
     requests_max: int | None = None
     arrivals_per_second: float | None = None
+    token: str = ""
+
+    def requests(self) -> Iterator[bytes]:
+        """Yields the requests, with the token in the head of each."""
+        requests = self.workload.requests()
+        if not self.token:
+            return requests
+        url = f"http://{self.host}:{self.port}"
+        lines = [f"{name}: {value}\r\n\r\n" for name, value in Token(self.token, (url,)).headers(url).items()]
+        shown = "".join(lines).encode()
+        return (request.replace(b"\r\n\r\n", b"\r\n" + shown, 1) for request in requests)
 
 
 class Result(msgspec.Struct, frozen=True):
@@ -192,7 +204,7 @@ async def generate(plan: LoadPlan) -> Result:
     if plan.arrivals_per_second is not None and plan.requests_max is not None:
         raise ValueError("requests_max is for a closed loop: an open one runs for `seconds`")
     loop = asyncio.get_running_loop()
-    run = _Run(plan.workload.requests(), plan.requests_max)
+    run = _Run(plan.requests(), plan.requests_max)
     connections = []
     for _ in range(plan.connections):
         _, connection = await loop.create_connection(lambda: _Connection(run), plan.host, plan.port)

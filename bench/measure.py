@@ -193,7 +193,8 @@ def _plan(
     per_second: float | None = None,
 ) -> LoadPlan:
     return LoadPlan(
-        pair.host, pair.port, connections, workload, seconds=seconds, requests_max=requests_max, arrivals_per_second=per_second
+        pair.host, pair.port, connections, workload, seconds=seconds, requests_max=requests_max, arrivals_per_second=per_second,
+        token=pair.token,
     )
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from twinlog.addresses import address_token
 from twinlog.sites import Sites
 
 READY_S = 300.0  # two HDFS take their time
@@ -66,12 +67,17 @@ class Pair:
             self._stop()
             raise
         self.pids = {site: int(entry["pid"]) for site, entry in json.loads(self.note.read_text())["sites"].items()}
-        self._sites = Sites({"a": f"http://{self.host}:{self.port}"}, look_s=30.0)
+        self._sites = Sites({"a": f"http://{self.host}:{self.port}"}, look_s=30.0, token=self.token)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._sites.close()
         self._stop()
+
+    @property
+    def token(self) -> str:
+        """Returns where the token of the pair is; empty: it asks nobody who they are."""
+        return address_token(str(self.note))
 
     @property
     def root_pid(self) -> int:

@@ -30,6 +30,7 @@ def arguments(given: list[str]) -> argparse.Namespace:
     parser.add_argument("--dfs", choices=("directory", "hdfs"), default="directory", help="where the remote logs lie")
     parser.add_argument("--dfs-sync", choices=("hsync", "hflush"), default="hsync", help="of hdfs")
     parser.add_argument("--engine", choices=("rocksdb", "postgresql", "sqlite"), default="rocksdb", help="what keeps the rows")
+    parser.add_argument("--access", action="store_true", help="the sites answer only who has a token, and the load has it")
     parser.add_argument("--rounds", type=int, default=3, help="rounds of each case in each mode")
     parser.add_argument("--seconds", type=float, default=3.0, help="measured seconds of each round")
     parser.add_argument("--rows-max", type=int, default=1_000_000, help="how far the growing table grows; 0: not at all")
@@ -46,7 +47,7 @@ def arguments(given: list[str]) -> argparse.Namespace:
 def settings(chosen: argparse.Namespace) -> dict[str, Any]:
     return {
         "dfs": chosen.dfs, "dfs_sync": chosen.dfs_sync, "engine": chosen.engine, "rounds": chosen.rounds,
-        "seconds": chosen.seconds, "rows_max": chosen.rows_max,
+        "seconds": chosen.seconds, "rows_max": chosen.rows_max, "access": chosen.access,
     }
 
 
@@ -54,7 +55,7 @@ def run(chosen: argparse.Namespace, folder: Path, console: Console) -> dict[str,
     """Measure on a pair in `folder`. The document that bench.json holds. Raises BenchError."""
     samples: list[measure.Sample] = []
     wanted = [case for case in measure.cases() if chosen.only in case.name]
-    on = ("--dfs", chosen.dfs, "--dfs-sync", chosen.dfs_sync, "--engine", chosen.engine)
+    on = ["--dfs", chosen.dfs, "--dfs-sync", chosen.dfs_sync, "--engine", chosen.engine, *["--access"] * chosen.access]
     with console.status("starting a pair") as status, Pair(folder, on) as pair:
         measure.prepare(pair, WARM_UP_PUTS if chosen.dfs == "hdfs" else 0)
         memory = {"empty": pair.memory_mb()}

@@ -19,6 +19,9 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 import structlog
 
+from gateway.access.gate import Gate
+from gateway.access.opening import open_gate
+from gateway.access.settings import AccessSettings
 from gateway.config.model import SiteConfig
 from gateway.http.app import build_app
 from gateway.http.descriptors import fitting
@@ -172,6 +175,23 @@ def _outlive_terminal() -> None:
     log.warning("SIGHUP is ignored: the site serves on; SIGTERM stops it, and a start reads its configuration anew")
 
 
+@asynccontextmanager
+async def gate_of(access: AccessSettings | None) -> AsyncIterator[Gate | None]:
+    """The gate, which looks at its files again and again inside the block; None without [access]: everybody may do
+    everything."""
+    if access is None:
+        yield None
+        return
+    gate = open_gate(access)
+    watching = asyncio.create_task(gate.run(), name="access")
+    try:
+        yield gate
+    finally:
+        watching.cancel()
+        await asyncio.wait((watching,))
+        await gate.close()
+
+
 async def serve(config: SiteConfig, failpoints: Failpoints | None = None) -> None:
     """Run one site until SIGINT or SIGTERM. Raises DataDirectoryError and ConfigError when it cannot start."""
     os.umask(OWNER_ONLY)
@@ -181,8 +201,8 @@ async def serve(config: SiteConfig, failpoints: Failpoints | None = None) -> Non
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
     loop.add_signal_handler(signal.SIGHUP, _outlive_terminal)
-    async with opened_site(config, failpoints or Failpoints()) as (site, operations):
-        app = build_app(site_service(site, operations), config.http, now_s=time.perf_counter, new_id=new_id)
+    async with gate_of(config.access) as gate, opened_site(config, failpoints or Failpoints()) as (site, operations):
+        app = build_app(site_service(site, operations), config.http, now_s=time.perf_counter, new_id=new_id, gate=gate)
         async with serving(app, config.http.host, config.http.port, _server_settings(config.http)):
             log.info("serving", url=config.http.url)
             _settle_interpreter(site.collections)

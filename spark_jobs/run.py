@@ -31,6 +31,7 @@ from spark_jobs.report.screens import show_audit
 from twinlog.cli.console import SafeConsole
 from twinlog.errors import ConfigError, InvalidInput, TwinlogError, words
 from twinlog.terminal import OWNER_ONLY
+from twinlog.wire.token import TOKEN_VARIABLE, token_source
 
 GOOD, DIFFERENCES, NOT_DONE, STOPPED = 0, 1, 2, 130
 CODES = {"good": GOOD, "bad": DIFFERENCES, "failed": NOT_DONE}
@@ -102,6 +103,8 @@ def _plan(options: argparse.Namespace) -> AuditPlan:
     settings = _pairs(options.set, "--set")
     check_settings(options.job, settings)
     pair = load_pair(options.config, options.peer_config)
+    if source := token_source(str(options.config)):
+        os.environ[TOKEN_VARIABLE] = source  # of every client of this process; for a file it is the reference
     check_installed()
     if "PYSPARK_GATEWAY_PORT" not in os.environ:  # spark-submit has found its Java
         java_program()

@@ -1,7 +1,7 @@
 """The addresses of a pair's sites: from a logical address, an operator's configuration, or a demo.json.
 
-What always holds: only the addresses are read; `twinlog config check` judges the rest of an operator's configuration. The
-environment (TWINLOG_SITES__A__URL) goes over the file, as in the server.
+What always holds: only the addresses, and where the token stands, are read; `twinlog config check` judges the rest of an
+operator's configuration. The environment (TWINLOG_SITES__A__URL) goes over the file, as in the server.
 """
 
 from __future__ import annotations
@@ -36,6 +36,38 @@ def resolve_address(address: str | Mapping[str, str]) -> dict[str, str]:
     return _of_demo(path) if path.suffix == ".json" else _of_operator(path)
 
 
+def address_token(address: str | Mapping[str, str]) -> str:
+    """The token of an operator's configuration or a demo.json: `file:PATH` with the whole path, or what the variable of
+    `env:NAME` holds; empty where there is none. What is wrong with such a file otherwise, `resolve_address` says.
+
+    Raises ConfigError for a token that stands there itself, and for a variable that is not set.
+    """
+    if not isinstance(address, str) or not address or is_address(address):
+        return ""
+    path = Path(address).expanduser()
+    try:
+        said = (json_object(path.read_bytes()) if path.suffix == ".json" else _toml(path)).get("token")
+    except (OSError, ValueError):
+        return ""
+    if said is None:
+        return ""
+    kind, _, name = str(said).partition(":")
+    if kind == "file" and name:
+        return f"file:{path.parent / Path(name).expanduser()}"
+    if kind == "env" and os.environ.get(name):
+        return os.environ[name]
+    problem = f"refers to the variable {name}, which is not set" if kind == "env" else "is a secret in plain text"
+    fault = {"file": str(path), "key": "token", "problem": problem, "allowed": "env:NAME or file:PATH"}
+    raise ConfigError(f"{path} does not say where the token is", faults=[fault])
+
+
+def _toml(path: Path) -> dict[str, Any]:
+    """Raises OSError, ValueError."""
+    import tomllib
+
+    return tomllib.loads(path.read_text(encoding="utf-8"))
+
+
 def is_address(text: str) -> bool:
     """True for what names the sites itself, and no file."""
     return text.startswith(("twinlog:", "http:", "https:"))
@@ -67,13 +99,11 @@ def _of_demo(path: Path) -> dict[str, str]:
 
 def _of_operator(path: Path) -> dict[str, str]:
     """Raises ConfigError with every fault."""
-    import tomllib
-
     try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
+        table = _toml(path)
     except OSError as error:
         raise _faulty(path, {"": f"cannot be read: {reason(error)}"}) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:
         raise _faulty(path, {"": f"is not TOML: {words(error)}"}) from error
     if isinstance(table.get("site"), str) and "sites" not in table:
         raise ConfigError(

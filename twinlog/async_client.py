@@ -20,6 +20,7 @@ from twinlog.errors import TwinlogError
 from twinlog.flow import Call, Flow, PairView, Patience, Pause, Resumed, call
 from twinlog.wire.async_http import AsyncHttp
 from twinlog.wire.exchange import Broken, Reply
+from twinlog.wire.token import token_for
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
@@ -32,11 +33,11 @@ class AsyncClient(AsyncAuditCalls):
 
     def __init__(
         self, address: str | Mapping[str, str], patience: Patience | None = None, connections_max: int = 100,
-        transport: httpx.AsyncBaseTransport | None = None,
+        transport: httpx.AsyncBaseTransport | None = None, *, token: str | None = None,
     ) -> None:
         self.view = PairView(resolve_address(address))
         self.patience = patience or Patience()
-        self._http = AsyncHttp(connections_max, transport)
+        self._http = AsyncHttp(connections_max, transport, token_for(address, self.view.urls, token))
         self._columns: dict[str, calls.KnownColumns] = {}
 
     async def __aenter__(self) -> Self:

@@ -31,6 +31,7 @@ from twinlog.errors import PeerError, TwinlogError
 from twinlog.flow import Call, PairView, Patience, Pause, Resumed, call
 from twinlog.wire.exchange import Broken, Reply
 from twinlog.wire.http import Http
+from twinlog.wire.token import token_for
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
@@ -49,12 +50,14 @@ class Client(AuditCalls):
     """The blocking client. Safe to use from several threads."""
 
     def __init__(
-        self, address: str | Mapping[str, str], patience: Patience | None = None, http: Http | None = None
+        self, address: str | Mapping[str, str], patience: Patience | None = None, http: Http | None = None, *,
+        token: str | None = None,
     ) -> None:
-        """`address`: `twinlog://PAIR?a=URL&b=URL`, the path of an operator's configuration or a demo.json, or site -> url."""
+        """`address`: `twinlog://PAIR?a=URL&b=URL`, the path of an operator's configuration or a demo.json, or site -> url.
+        `token`: who asks, as a text or `file:PATH`; left out, TWINLOG_TOKEN has it, or the file at `address`; empty: nobody."""
         self.view = PairView(resolve_address(address))
         self.patience = patience or Patience()
-        self._http = http or Http()
+        self._http = http or Http(token_for(address, self.view.urls, token))
         self._columns: dict[str, calls.KnownColumns] = {}  # of the tables that were read, as they last were
         self._threads = ThreadPoolExecutor(len(self.view.urls), "twinlog-probe")
 

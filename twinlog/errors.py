@@ -5,6 +5,8 @@
     |  |- MalformedBody        the body cannot be parsed at all                           400
     |  |- TooLarge             a limit of size or count                                   413
     |  |- HistoryNotHeld       `as_of` lies before what this site kept of the table       410
+    |- Unauthenticated         who asks is not proven                                     401
+    |- Forbidden               a grant is missing; says which                             403
     |- NotFound                table, row, operation, receipt                             404
     |- Conflict                a row or table exists already, another operation runs      409
     |- PreconditionFailed      If-Match, a condition that does not hold                   412
@@ -79,6 +81,19 @@ class HistoryNotHeld(InvalidInput):
     """Fields: `held_from`, the oldest version that can be asked for."""
 
     code = "history-not-held"
+
+
+class Unauthenticated(TwinlogError):
+    """`refusal` says why, for the log of the site alone: it is no field, and nobody is answered with it."""
+
+    code = "unauthenticated"
+    refusal = ""
+
+
+class Forbidden(TwinlogError):
+    """Fields: `grant`, the one that is missing."""
+
+    code = "missing-grant"
 
 
 class NotFound(TwinlogError):

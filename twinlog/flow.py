@@ -186,12 +186,20 @@ class _Attempt:
         self.answering_url = next(iter(found), None)
         self.view.learn_all(documents)
         if not documents:
+            self._raise_refusal(resumed.answers)
             self.trouble = "no site answers: " + "; ".join(f"{url}: {_described(answer)}" for url, answer in answers.items())
         elif self.view.active is None:
             self.trouble = "no site is active: " + ", ".join(
                 f"{document.get('site', '?')} is {document.get('role', 'unknown')}{self.view.stranger(document.get('active'))}"
                 for document in documents
             )
+
+    def _raise_refusal(self, answers: tuple[Reply | Broken, ...]) -> None:
+        """Raises where no site shows the pair and one said that this caller may not see it: asking again would not help. Not so
+        where a write may have been applied: no refusal of a look says what became of it."""
+        for answer in answers:
+            if isinstance(answer, Reply) and answer.status in (401, 403) and not self.is_unknown:
+                raise error_from_problem(answer.status, answer.content)
 
     def send(self, url: str) -> Generator[Send | Pause, Resumed, Reply | None]:
         """One attempt at `url`. None: to be tried again. Raises what the site answered when that settles the call."""

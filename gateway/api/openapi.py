@@ -58,6 +58,8 @@ SERVERS = [
         "variables": {"site": {"default": "http://127.0.0.1:8401", "description": "the address of the site"}},
     },
 ]
+BEARER = {"type": "http", "scheme": "bearer", "description": "a token of `twinlog token create`, or a JWT of the site's issuer"}
+OF_ANY_REQUEST = (400, 401, 403, 422, 429, 500, 503)
 _REF = "#/components/schemas/{name}"
 _STATUS_TITLES = {row.status: row.title for row in reversed(PROBLEMS.values())}
 _CODES = {row.status: kind.code for kind, row in reversed(PROBLEMS.items())}
@@ -77,7 +79,7 @@ def ref(kind: type[msgspec.Struct]) -> dict[str, Any]:
 def answers(ok: dict[int, dict[str, Any]], *problems: int) -> dict[int | str, dict[str, Any]]:
     """Returns the `responses` of a route: the good answers, and a problem for each of these statuses and of any request's."""
     good: dict[int | str, dict[str, Any]] = dict(ok.items())
-    return good | {status: _problem(status) for status in sorted({*problems, 400, 403, 422, 500})}
+    return good | {status: _problem(status) for status in sorted({*problems, *OF_ANY_REQUEST})}
 
 
 def answer(text: str, example: msgspec.Struct, *more_types: str, headers: dict[str, str] | None = None) -> dict[str, Any]:
@@ -201,7 +203,9 @@ def install(app: FastAPI, routes: Sequence[APIRoute]) -> None:
                 for method in route.methods or ():  # whole: FastAPI leaves the nulls out of their examples
                     operation = document["paths"][route.path_format][method.lower()]
                     operation["responses"] = {str(status): shown for status, shown in route.responses.items()}
-            schemas = document.setdefault("components", {}).setdefault("schemas", {})
+            document["components"] = {**document.get("components", {}), "securitySchemes": {"token": BEARER}}
+            document["security"] = [{"token": []}, {}]  # a site without identities asks nobody
+            schemas = document["components"].setdefault("schemas", {})
             schemas.update(_schemas())
             for name in ("HTTPValidationError", "ValidationError"):  # FastAPI's own; these are problems here
                 schemas.pop(name, None)

@@ -43,6 +43,7 @@ class Problem(Struct, frozen=True):
     replication_lag_s: float | UnsetType | None = UNSET
     waiting_for: Text = UNSET
     # ---- the request
+    grant: Text = UNSET
     parameter: Text = UNSET
     parameters: Names = UNSET
     allowed: Names = UNSET

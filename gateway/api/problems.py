@@ -24,6 +24,7 @@ from twinlog import errors
 from twinlog.problem_documents import TYPE_PREFIX, VERSION_FIELDS
 
 CONTENT_TYPE = b"application/problem+json"
+CHALLENGE = (b"www-authenticate", b'Bearer realm="twinlog"')
 RETRY_AFTER_S = 1.0  # for 429 and 503 when the error does not say
 _MORE = MEMBERS - {"type", "title", "status", "detail"}
 _log = structlog.get_logger("gateway.api.problems")
@@ -53,6 +54,8 @@ PROBLEMS: dict[type[errors.TwinlogError], ProblemRow] = {
     errors.MalformedBody: ProblemRow(400, "The body cannot be parsed", _NOTHING),
     errors.TooLarge: ProblemRow(413, "A limit of size or count is exceeded", _NOTHING),
     errors.HistoryNotHeld: ProblemRow(410, "History does not reach back so far", _NOTHING),
+    errors.Unauthenticated: ProblemRow(401, "Who asks is not known here", _NOTHING),
+    errors.Forbidden: ProblemRow(403, "A grant is missing", _NOTHING),
     errors.NotFound: ProblemRow(404, "Not found", _NOTHING),
     errors.Conflict: ProblemRow(409, "Conflict with what is there", _NOTHING),
     errors.PreconditionFailed: ProblemRow(412, "The condition does not hold", _NOTHING),
@@ -152,6 +155,8 @@ def _tree_problem(error: errors.TwinlogError, is_write: bool) -> Answer:
         given = fields.setdefault("retry_after_s", RETRY_AFTER_S)
         wait_s = given if isinstance(given, int | float) else RETRY_AFTER_S
         headers.append((b"retry-after", b"%d" % max(1, math.ceil(wait_s))))
+    elif row.status == 401:
+        headers.append(CHALLENGE)
     if is_write:
         fields.setdefault("outcome", row.outcome)
     return _answer(row.status, error.code, row.title, error.message, fields, headers)

@@ -57,6 +57,7 @@ class Head:
     deadline: str | None = None
     content_length: int | None = None
     host: bytes | None = None  # empty where it is sent twice
+    authorization: bytes | None = None
     is_of_page: bool = False  # a browser names the page's origin
     is_coded: bool = False  # sent with a Transfer-Encoding
     twice: str = ""  # a header that has one value and is sent twice
@@ -95,6 +96,10 @@ def read_head(method: str, path: bytes, headers: Iterable[tuple[bytes, bytes]]) 
             head.if_match = _joined(head.if_match, value)
         elif name == b"if-none-match":
             head.if_none_match = _joined(head.if_none_match, value)
+        elif name == b"authorization":
+            if head.authorization is not None:
+                head.twice = "Authorization"
+            head.authorization = value
         elif name == b"twinlog-deadline-s":
             if head.deadline is not None:
                 head.twice = "Twinlog-Deadline-S"

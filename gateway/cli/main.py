@@ -49,6 +49,7 @@ def demo(
     dfs: Annotated[str, typer.Option("--dfs", help="Where the remote logs lie: directory, hdfs.")] = "directory",
     dfs_sync: Annotated[str, typer.Option("--dfs-sync", help="Of hdfs: hsync (on the disks), hflush.")] = "hsync",
     engine: Annotated[str, typer.Option("--engine", help="What keeps the rows: rocksdb, postgresql, sqlite.")] = "rocksdb",
+    access: Annotated[bool, typer.Option("--access", help="The sites answer only who has the token, in DIR/token.")] = False,
     no_load: Annotated[bool, typer.Option("--no-load", help="Do not load the flights.")] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -57,7 +58,7 @@ def demo(
 
     plan = DemoPlan(
         directory.expanduser().resolve(), {"a": port_a, "b": port_b}, dfs=dfs, dfs_sync=dfs_sync, engine=engine,
-        load=not no_load,
+        load=not no_load, access=access,
     )
     raise typer.Exit(run_demo(plan, as_json=as_json))
 

@@ -14,12 +14,14 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
+from gateway.config.access import access_faults
 from gateway.config.model import OperatorConfig, SiteConfig
 from gateway.config.reading import Fault, Reader
 from remote_log.dfs.opening import DfsSettings
 from switchover.monitor.findings import Thresholds
 from twinlog.addresses import is_address
 from twinlog.errors import ConfigError, reason, words
+from twinlog.wire.token import TOKEN_VARIABLE
 
 POSTGRESQL = "postgresql+psycopg://USER@HOST:PORT/DATABASE"
 SQL_KEY_BYTES_MAX = 2560
@@ -33,7 +35,9 @@ def load_site_config(path: Path, environ: Mapping[str, str] | None = None) -> Si
 
 def load_operator_config(path: Path, environ: Mapping[str, str] | None = None) -> OperatorConfig:
     """The operator's configuration: how to reach both sites. Raises ConfigError with every fault."""
-    return _load(OperatorConfig, path, os.environ if environ is None else environ, _operator_faults)
+    given = os.environ if environ is None else environ
+    settings = {name: value for name, value in given.items() if name != TOKEN_VARIABLE}  # the clients' own, a token or its file
+    return _load(OperatorConfig, path, settings, _operator_faults)
 
 
 def monitor_thresholds(address: str) -> Thresholds:
@@ -94,6 +98,8 @@ def _site_faults(config: SiteConfig, fault: Fault) -> None:
             "a [coordinator] with its url; or 'protect', where an operator degrades by command", "coordinator.url",
         )
     _engine_faults(config, fault)
+    if config.access is not None:
+        access_faults(config.access, fault)
     if config.coordinator is not None:
         _database_faults("coordinator.url", config.coordinator.url, fault)
     if config.journal.url:
@@ -171,6 +177,8 @@ def _dfs_faults(section: str, dfs: DfsSettings, fault: Fault) -> None:
 def _operator_faults(config: OperatorConfig, fault: Fault) -> None:
     if config.urls["a"] == config.urls["b"]:
         fault("sites.b.url", "is the address of site a too", "site b's own address")
+    if (problem := config.token_problem()) is not None:
+        fault("token", problem, "the file of a token, as `twinlog token create` printed it")
     monitor = config.monitor
     if 2 * monitor.interval_s > monitor.gap_max_s:
         fault("monitor.gap_max_s", f"is {monitor.gap_max_s:g}: no condition would ever hold from one look to the next",

@@ -13,25 +13,28 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
+from gateway.access.settings import AccessSettings
 from gateway.logs import LogSettings
 from gateway.site.settings import Pair, SiteSettings
 from remote_log.dfs.opening import PairDfsSettings
 from storage.log.wal import WalSettings
-from storage.settings import NotInFile, Url
+from storage.settings import NotInFile, Reference, Url
 from switchover.monitor.findings import Thresholds
 from switchover.operations.sql_journal import JournalSettings
 from switchover.register.sql import CoordinatorSettings
-from twinlog.errors import ConfigError
+from twinlog.errors import ConfigError, InvalidInput
+from twinlog.wire.token import Token
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteConfig(SiteSettings):
-    """One site. Without [coordinator] only the operator's command can degrade."""
+    """One site. Without [coordinator] only the operator's command can degrade; without [access] it serves whoever asks."""
 
     data_dir: Path
     dfs: PairDfsSettings
     coordinator: CoordinatorSettings | None = None
     journal: JournalSettings = field(default_factory=JournalSettings)
+    access: AccessSettings | None = None
     wal: WalSettings = field(default_factory=WalSettings)
     log: LogSettings = field(default_factory=LogSettings)
     sources: Annotated[Mapping[str, str], NotInFile()] = field(default_factory=dict, repr=False, compare=False)
@@ -50,10 +53,12 @@ class SiteAddresses:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorConfig:
-    """The operator's file: how commands and clients reach both sites. [monitor] is for `twinlog monitor`."""
+    """The operator's file: how commands and clients reach both sites, and the file of the token that they show (`token`, which
+    twinlog/addresses.py reads). [monitor] is for `twinlog monitor`."""
 
     pair: Pair
     sites: SiteAddresses
+    token: Annotated[str, Reference()] = field(default="", repr=False)
     monitor: Thresholds = field(default_factory=Thresholds)
     sources: Annotated[Mapping[str, str], NotInFile()] = field(default_factory=dict, repr=False, compare=False)
 
@@ -61,6 +66,14 @@ class OperatorConfig:
     def urls(self) -> dict[str, str]:
         """Site -> address without a final slash."""
         return {"a": self.sites.a.url.rstrip("/"), "b": self.sites.b.url.rstrip("/")}
+
+    def token_problem(self) -> str | None:
+        """Returns the fault of the token; None: it can be sent, or there is none."""
+        try:
+            Token(self.token or "none", ())
+        except InvalidInput as error:
+            return error.message
+        return None
 
     def check_pair(self, pair: str) -> None:
         """Raises ConfigError when a site at one of the addresses is of another `pair`: nobody acts on the wrong one."""

@@ -25,7 +25,7 @@ from rich.markup import escape
 
 from gateway.config.loading import load_site_config
 from gateway.demo.child import start_child
-from gateway.demo.files import client_address, write_files
+from gateway.demo.files import HEADER, client_address, token_of, write_files
 from gateway.demo.servers import Databases, child_environ, two_databases, two_hdfs
 from gateway.stopping import Stopped, ignore_signals, run_until_stopped, stopping
 from twinlog.decoding import OBJECT, decoded
@@ -49,10 +49,16 @@ class DemoPlan:
     dfs_sync: str = "hsync"  # of hdfs
     engine: str = "rocksdb"
     load: bool = True
+    access: bool = False
 
     @property
     def urls(self) -> dict[str, str]:
         return {site: f"http://127.0.0.1:{port}" for site, port in self.ports.items()}
+
+    @property
+    def token(self) -> str:
+        """Returns where its token is; empty: the sites ask nobody who they are."""
+        return token_of(self.directory) if self.access else ""
 
 
 def run_demo(plan: DemoPlan, *, as_json: bool) -> int:
@@ -75,7 +81,8 @@ def run_demo(plan: DemoPlan, *, as_json: bool) -> int:
             hdfs = around.enter_context(two_hdfs(plan.directory)) if plan.dfs == "hdfs" else None
             databases = around.enter_context(two_databases(plan.directory)) if plan.engine == "postgresql" else None
             configs = write_files(
-                plan.directory, plan.ports, engine=plan.engine, databases=databases, hdfs=hdfs, sync=plan.dfs_sync
+                plan.directory, plan.ports, engine=plan.engine, databases=databases, hdfs=hdfs, sync=plan.dfs_sync,
+                access=plan.access,
             )
             for path in configs.values():
                 load_site_config(path)
@@ -129,7 +136,7 @@ def _start(directory: Path, site: str, config: Path) -> subprocess.Popen[bytes]:
 
 def _wait_ready(plan: DemoPlan, processes: dict[str, subprocess.Popen[bytes]]) -> dict[str, Any]:
     """Until both sites answer, one is active and the other follows. The active's cluster document."""
-    with closing(Sites(plan.urls)) as pair:
+    with closing(Sites(plan.urls, token=plan.token)) as pair:
         return _wait_active(plan, processes, pair)
 
 
@@ -165,6 +172,7 @@ def _seen(answer: dict[str, Any] | Exception) -> str:
 
 def _document(plan: DemoPlan, processes: dict[str, subprocess.Popen[bytes]], configs: dict[str, Path]) -> dict[str, Any]:
     return {
+        **({"token": plan.token} if plan.access else {}),
         "sites": {
             site: {"url": plan.urls[site], "pid": processes[site].pid, "config": str(configs[site])} for site in plan.ports
         },
@@ -198,8 +206,9 @@ def _announce(
     where = document["operator_config"]
     url = document["sites"][active or "a"]["url"]
     console.print("\nTry:", style="bold")
-    console.print(f"  curl {url}/v1/cluster", soft_wrap=True)
-    console.print(f"  curl '{url}/v1/tables{'/flights/rows?limit=2' if loads else ''}'", soft_wrap=True)
+    curl = f"curl -H @{shlex.quote(str(Path(where).with_name(HEADER)))}" if "token" in document else "curl"
+    console.print(f"  {escape(curl)} {url}/v1/cluster", soft_wrap=True)
+    console.print(f"  {escape(curl)} '{url}/v1/tables{'/flights/rows?limit=2' if loads else ''}'", soft_wrap=True)
     console.print(f"  export TWINLOG_CONFIG={escape(where)}", soft_wrap=True)
     other = "b" if active == "a" else "a"
     scan = "scan flights" if loads else "load flights"

@@ -7,12 +7,23 @@ never touched once they exist.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import urlencode
 
+from gateway.access.grants import EVERYTHING
+from gateway.access.token_file import OWNER_ONLY, changing, new_token
+from gateway.access.tokens import with_token, without_token
 from gateway.demo.servers import Databases, HdfsRoot
 
 PAIR = "demo"
+TOKENS, TOKEN, HEADER = "tokens.json", "token", "token.header"
+IDENTITY, GRANTS = "demo", EVERYTHING.texts()
+_ACCESS = f"""
+[access]
+tokens = "../{TOKENS}"
+peer_calls = "plain"
+"""
 
 
 def client_address(urls: Mapping[str, str]) -> str:
@@ -21,11 +32,12 @@ def client_address(urls: Mapping[str, str]) -> str:
 
 def write_files(
     directory: Path, ports: Mapping[str, int], *, engine: str, databases: Databases | None = None,
-    hdfs: Mapping[str, HdfsRoot] | None = None, sync: str = "hsync",
+    hdfs: Mapping[str, HdfsRoot] | None = None, sync: str = "hsync", access: bool = False,
 ) -> dict[str, Path]:
     """Site -> its configuration.
 
-    `databases`: of the engine postgresql. `hdfs`: of each site; None: directories. `sync`: of an HDFS.
+    `databases`: of the engine postgresql. `hdfs`: of each site; None: directories. `sync`: of an HDFS. `access`: the sites know
+    one identity, which may do everything, and nobody else.
     """
     configs = {}
     for site, peer in (("a", "b"), ("b", "a")):
@@ -33,10 +45,35 @@ def write_files(
         (folder / "dfs").mkdir(parents=True, exist_ok=True)
         configs[site] = folder / "site.toml"
         storage, logs = _engine_toml(site, engine, databases), _dfs_toml(site, peer, hdfs, sync)
-        configs[site].write_text(_site_toml(directory, site, peer, ports, storage, logs), encoding="utf-8")
+        text = _site_toml(directory, site, peer, ports, storage, logs) + (_ACCESS if access else "")
+        configs[site].write_text(text, encoding="utf-8")
     addresses = "".join(f'\n[sites.{site}]\nurl = "http://127.0.0.1:{port}"\n' for site, port in ports.items())
-    (directory / "operator.toml").write_text(f'pair = "{PAIR}"\n{addresses}', encoding="utf-8")
+    token = f'token = "file:{TOKEN}"\n' if access else ""
+    (directory / "operator.toml").write_text(f'pair = "{PAIR}"\n{token}{addresses}', encoding="utf-8")
+    if access:
+        _write_token(directory)
     return configs
+
+
+def token_of(directory: Path) -> str:
+    """Returns where clients of the demo find their token."""
+    return f"file:{directory / TOKEN}"
+
+
+def _write_token(directory: Path) -> None:
+    """Makes the one token of a demo, unless there is one already: for the sites its digest, for clients the token itself, and
+    for curl the header, so that it stands in no command line."""
+    made = directory / TOKEN
+    with changing(directory / TOKENS) as (tokens, store):
+        is_known = any(entry.name == IDENTITY for entry in tokens.tokens)
+        if is_known and made.exists():
+            return
+        token, others = new_token(), without_token(tokens, IDENTITY) if is_known else tokens
+        store(with_token(others, IDENTITY, token, GRANTS, datetime.now(UTC), None))
+        for path, text in ((made, token), (directory / HEADER, f"Authorization: Bearer {token}")):
+            path.unlink(missing_ok=True)
+            path.touch(OWNER_ONLY)
+            path.write_text(f"{text}\n", encoding="ascii")
 
 
 def _engine_toml(site: str, engine: str, databases: Databases | None) -> str:

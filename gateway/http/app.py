@@ -3,7 +3,8 @@
 What always holds: every error, FastAPI's own included, is answered as a problem; a query parameter that a path does not know
 is refused by name, and so is a condition on a write that would ignore it. Paths are matched as they stand in the request line,
 still percent-encoded, so that a `/` or `,` inside a key is not taken for a separator. HEAD is answered wherever GET is, and
-OPTIONS everywhere; what Host and Origin do not allow in (origins.py) reaches no route. Source: product.md section 2.
+OPTIONS everywhere; what Host and Origin do not allow in (origins.py) reaches no route, and neither does a caller whom the gate
+(gateway/access/gate.py) does not let through to that very route. Source: product.md section 2.
 """
 
 from __future__ import annotations
@@ -20,6 +21,10 @@ from starlette.responses import Response
 from starlette.routing import Match, Route
 from starlette.types import Message, Receive, Scope, Send
 
+from gateway.access.caller import ANONYMOUS, CALLER
+from gateway.access.gate import ADMITTED, Gate
+from gateway.access.limits import Budget
+from gateway.access.needs import IDENTITY, NEEDS
 from gateway.api import openapi
 from gateway.api.api_context import BODY_HOLD, CONTEXT, ApiContext
 from gateway.api.content_coding import CodedSend
@@ -36,10 +41,11 @@ _ABOUT = "Rows on two sites: what is acknowledged as `sync` is durable on both. 
 
 
 class DoorApp:
-    """The ASGI application of one site: its own context and origins, before the routes that all sites of this process share."""
+    """The ASGI application of one site: its own context, origins and gate, before the routes that all sites of this process
+    share. Without a gate every caller is anonymous, and has every grant."""
 
-    def __init__(self, context: ApiContext) -> None:
-        self.context = context
+    def __init__(self, context: ApiContext, *, gate: Gate | None = None) -> None:
+        self.context, self.gate = context, gate
         self.plain, self._routes = _plain()
         self.origins = Origins(context.http)
 
@@ -79,7 +85,29 @@ class DoorApp:
             answering.headers += [(b"allow", allowed.encode()), *(preflight(allowed) if origin is not None else ())]
             await Response(status_code=204)(scope, receive, send)
             return
-        await self.plain(scope, receive, send)
+        if self.gate is None:
+            scope[CALLER] = ANONYMOUS
+            await self.plain(scope, receive, send)
+        else:
+            await self._guarded(self.gate, scope, receive, send)
+
+    async def _guarded(self, gate: Gate, scope: Scope, receive: Receive, send: Send) -> None:
+        route, table = _matching(self._routes, scope)
+        try:
+            need = NEEDS[scope["method"], route] if route else IDENTITY  # what is no route is said to callers alone
+            budget = await gate.admit(scope, need, route, table)
+        except Exception as error:
+            refused = self.context.problem(error, is_write=is_write_method(scope["method"]))
+            await gate.before_refusal()
+            await to_response(refused)(scope, receive, send)
+            return
+        if budget is None:
+            await self.plain(scope, receive, send)
+            return
+        try:
+            await self.plain(scope, _counted_in(receive, budget, scope), _counted_out(send, budget))
+        finally:
+            budget.leave()
 
 
 class _Answering:
@@ -102,11 +130,33 @@ class _Answering:
         await self._send(message)
 
 
+def _counted_in(receive: Receive, budget: Budget, scope: Scope) -> Receive:
+    """Counts a body whose length nobody knew when it was let in."""
+    if any(name == b"content-length" for name, _ in scope["headers"]):
+        return receive
+
+    async def counted() -> Message:
+        message = await receive()
+        budget.spend(len(message.get("body", b"")))
+        return message
+
+    return counted
+
+
+def _counted_out(send: Send, budget: Budget) -> Send:
+    async def counted(message: Message) -> None:
+        budget.spend(len(message.get("body", b"")))
+        await send(message)
+
+    return counted
+
+
 def build_app(
-    service: SiteService, config: HttpSettings, *, now_s: Callable[[], float], new_id: Callable[[], str]
+    service: SiteService, config: HttpSettings, *, now_s: Callable[[], float], new_id: Callable[[], str],
+    gate: Gate | None = None,
 ) -> DoorApp:
     """The door, to be served by server.py."""
-    return DoorApp(ApiContext(service, config, now_s=now_s, new_id=new_id))
+    return DoorApp(ApiContext(service, config, now_s=now_s, new_id=new_id), gate=gate)
 
 
 @cache
@@ -115,7 +165,7 @@ def _plain() -> tuple[FastAPI, Sequence[Route]]:
     has hundreds of sites in one process."""
     app = FastAPI(
         title="twinlog", version="1", description=_ABOUT, docs_url=None, redoc_url=None, redirect_slashes=False,
-        dependencies=[Depends(_only_known_parameters), Depends(_only_known_conditions)],
+        dependencies=[Depends(_only_what_was_admitted), Depends(_only_known_parameters), Depends(_only_known_conditions)],
         telemetry={"tracing": False, "metrics": False, "logs": False},
     )
     routers = [room.router() for room in (tables, rows, scans, cluster, checks, operations, health, internal)]
@@ -144,6 +194,22 @@ def _allowed(routes: Sequence[Route], scope: Scope) -> str:
     if "GET" in methods:
         methods.add("HEAD")
     return ", ".join(sorted(methods | {"OPTIONS"})) if methods else ""
+
+
+def _matching(routes: Sequence[Route], scope: Scope) -> tuple[str, str]:
+    """Returns the path of the route that answers, with its parameters in braces, and the table that it names; else empty."""
+    for route in routes:
+        match, child = route.matches(scope)
+        if match is Match.FULL:
+            return route.path_format, child["path_params"].get("table", "")
+    return "", ""
+
+
+async def _only_what_was_admitted(request: Request) -> None:
+    """Stops a request that would reach another route than the one that it was judged for."""
+    scope = request.scope
+    if scope[CALLER] is not ANONYMOUS and scope[ADMITTED] != scope["route"].path_format:
+        raise RuntimeError(f"{scope[ADMITTED]} was let through, and {scope['route'].path_format} would answer")
 
 
 async def _only_known_parameters(request: Request) -> None:

@@ -1,19 +1,22 @@
 """The hot path: PUT and GET of one row, served inside the HTTP protocol, without ASGI.
 
 What always holds: it calls the same functions as the plain routes (row_calls.py) and so answers the same; it takes only
-`/v1/tables/{t}/rows/{key}` without a query or `Expect`, with a small body whose length is given, under a Host of this site and
-from no page of a browser, on a connection with no request under way; everything else, a pipelined request too, goes the plain
-way. A request of this path stands in uvicorn's bookkeeping where a plain one does (`cycle`), so that pipelining, shutdown and
-the bounds of protocol.py see no difference.
-tests/gateway/http/differential.py compares the two.
-Measured on a busy machine, server CPU a request, row codec included, beside a raw ASGI echo that does nothing in the same
-minutes (28 to 40 us): PUT 41 to 65 us, GET 32 to 40 us. As a raw ASGI route it was 66 to 73 and 45 to 66 us.
+`/v1/tables/{t}/rows/{key}` without a query or `Expect`, with a small body whose length is given, under a Host of this site
+and from no page of a browser, on a connection with no request under way, of a caller whom the gate knows and lets through
+(gate.py); everything else, a pipelined request too, goes the plain way, and is refused there. A request of this path stands
+in uvicorn's bookkeeping where a plain one does (`cycle`), so that pipelining, shutdown and the bounds of protocol.py see no
+difference. tests/gateway/http/differential.py compares the two. Measured on a busy machine, server CPU a request, row codec
+included, beside a raw ASGI echo that does nothing in the same minutes (28 to 40 us): PUT 41 to 65 us, GET 32 to 40 us. As a
+raw ASGI route it was 66 to 73 and 45 to 66 us.
 """
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
+from gateway.access.gate import Gate
+from gateway.access.limits import Budget
 from gateway.api.api_context import ApiContext
 from gateway.api.body_budget import SMALL_BODY_BYTES
 from gateway.api.content_coding import coded
@@ -41,11 +44,12 @@ class _HotCycle:
     """One hot request, with the names that uvicorn's protocol asks its request-response cycle for."""
 
     __slots__ = (
-        "body", "disconnected", "head", "keep_alive", "key", "message_event", "response_complete", "response_started", "table",
+        "body", "budget", "disconnected", "head", "keep_alive", "key", "message_event", "response_complete", "response_started",
+        "table",
     )
 
-    def __init__(self, head: Head, table: str, key: str, keep_alive: bool) -> None:
-        self.head, self.table, self.key, self.keep_alive = head, table, key, keep_alive
+    def __init__(self, head: Head, table: str, key: str, keep_alive: bool, budget: Budget | None) -> None:
+        self.head, self.table, self.key, self.keep_alive, self.budget = head, table, key, keep_alive, budget
         self.body: list[bytes] = []
         self.response_started = self.response_complete = self.disconnected = False
         self.message_event = _NO_EVENT
@@ -56,6 +60,7 @@ class HotProtocol(DoorProtocol):
 
     context: ApiContext
     origins: Origins
+    gate: Gate | None
     _body_bytes_max: int
 
     def on_headers_complete(self) -> None:
@@ -69,8 +74,10 @@ class HotProtocol(DoorProtocol):
                     head = read_head(method.decode(), url, self.headers)
                     is_odd = head.is_of_page or head.is_coded or head.twice
                     if not is_odd and self._is_hot_body(head) and self.origins.knows(head.host):
-                        self._begin_hot(head, parts[0], parts[2])
-                        return
+                        gate, budget = self.gate, None
+                        if gate is None or (budget := self._granted(gate, head, parts[0])) is not None:
+                            self._begin_hot(head, parts[0], parts[2], budget)
+                            return
         super().on_headers_complete()
 
     def _is_hot_body(self, head: Head) -> bool:
@@ -79,12 +86,16 @@ class HotProtocol(DoorProtocol):
             return not head.content_length
         return head.content_length is not None and head.content_length <= self._body_bytes_max and not head.content_encoding
 
-    def _begin_hot(self, head: Head, table: bytes, key: bytes) -> None:
+    def _granted(self, gate: Gate, head: Head, table: bytes) -> Budget | None:
+        """The budget of a caller who may do this now."""
+        return gate.hot(head.authorization, self.client_certificates, head.method == "PUT", table)
+
+    def _begin_hot(self, head: Head, table: bytes, key: bytes, budget: Budget | None) -> None:
         if not self._head_complete():
             return
         self._body_left = head.content_length or 0
         keep_alive = self.parser.get_http_version() != "1.0" and self.parser.should_keep_alive()
-        cycle = _HotCycle(head, decoded_part(table.decode("latin-1")), key.decode("latin-1"), keep_alive)
+        cycle = _HotCycle(head, decoded_part(table.decode("latin-1")), key.decode("latin-1"), keep_alive, budget)
         self.cycle = cycle  # type: ignore[assignment]
         self._in_head = False
 
@@ -107,6 +118,8 @@ class HotProtocol(DoorProtocol):
             task = self.loop.create_task(self._serve_hot(cycle))
             self.tasks.add(task)
             task.add_done_callback(self.tasks.discard)
+            if cycle.budget is not None:
+                _count(cycle, task)
 
     async def _serve_hot(self, cycle: _HotCycle) -> None:
         context, head = self.context, cycle.head
@@ -116,7 +129,10 @@ class HotProtocol(DoorProtocol):
                 body = cycle.body[0] if len(cycle.body) == 1 else b"".join(cycle.body)
                 answer = await put_row(context, head, cycle.table, cycle.key, body)
             else:
-                answer = await coded(await get_row(context, head, cycle.table, cycle.key), head.accept_encoding)
+                answer = await get_row(context, head, cycle.table, cycle.key)
+                if cycle.budget is not None:
+                    cycle.budget.spend(len(answer.body))  # before it is coded, as on the plain way
+                answer = await coded(answer, head.accept_encoding)
         except Exception as error:
             answer = context.problem(error, is_write=is_write)
         except BaseException:
@@ -139,10 +155,18 @@ class HotProtocol(DoorProtocol):
         return cycle.head.method != "GET" if is_hot else super()._is_write()
 
 
+def _count(cycle: _HotCycle, task: asyncio.Task[None]) -> None:
+    """Counts a request that arrived whole until its task ends, however it ends."""
+    budget = cycle.budget
+    assert budget is not None
+    budget.count(cycle.head.content_length or 0)
+    task.add_done_callback(lambda _: budget.leave())
+
+
 def hot_protocol(app: DoorApp, limits: ConnectionLimits) -> type[HotProtocol]:
     """The protocol class for `uvicorn.Config(http=...)`, in front of `app`."""
     bound = {
-        "context": app.context, "origins": app.origins, "limits": limits,
+        "context": app.context, "origins": app.origins, "gate": app.gate, "limits": limits,
         "places": Places(limits.connections_max, limits.per_address_max),
         "_body_bytes_max": min(SMALL_BODY_BYTES, app.context.http.row_body_bytes_max),
     }

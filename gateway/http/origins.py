@@ -23,7 +23,8 @@ _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]{0,5})?")
 _KNOWN_MAX = 1000
 _PREFLIGHT_S = 600
 _SENT_HEADERS = (
-    "Accept, Content-Type, Idempotency-Key, If-Match, If-None-Match, Twinlog-Actor, Twinlog-Deadline-S, Twinlog-Expires-Ms"
+    "Accept, Authorization, Content-Type, Idempotency-Key, If-Match, If-None-Match, Twinlog-Actor, Twinlog-Deadline-S, "
+    "Twinlog-Expires-Ms"
 )
 _SHOWN_HEADERS = "ETag, Location, Retry-After, Twinlog-Schema, Twinlog-Stale"
 

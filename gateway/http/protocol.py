@@ -48,6 +48,7 @@ class DoorProtocol(HttpToolsProtocol):
     limits = ConnectionLimits()
     places: Places  # of all protocols of one door
     flow: Flow
+    client_certificates: tuple[str, ...] = ()  # PEM, that of the client first; empty: it showed none, or there is no TLS
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         wire = LingeringTransport(transport, self._is_sending, self.limits.request_read_s)

@@ -26,6 +26,7 @@ Json = dict[str, Any]
 JSON_TYPES = ("application/json", "application/problem+json")
 MSGPACK, EVENTS = "application/x-msgpack", "text/event-stream"
 PROBLEM = {"$ref": "#/components/schemas/Problem"}
+OF_NO_PATH = (401, 403, 404, 405, 429)
 faults: list[str] = []
 
 
@@ -64,9 +65,10 @@ class Documented:
             return _text(method, path, status, ["a body"] if body else [])
         operation = operations.get("get" if method == "HEAD" else method.lower())
         if operation is None and method == "HEAD":
-            return _text(method, path, status, [] if status in (403, 404, 405) else [f"status {status} of no path"])
+            return _text(method, path, status, [] if status in OF_NO_PATH else [f"status {status} of no path"])
         if operation is None:
-            found = self.problems(PROBLEM, json.loads(body)) if status in (403, 404, 405) else [f"status {status} of no path"]
+            known = status in OF_NO_PATH
+            found = self.problems(PROBLEM, json.loads(body)) if known else [f"status {status} of no path"]
             return _text(method, path, status, found)
         answer = operation["responses"].get(str(status))
         if answer is None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import httpx
 
+from gateway.access.gate import Gate
 from gateway.http.app import DoorApp, build_app
 from gateway.http.protocol import ConnectionLimits
 from gateway.http.server import HttpServer, ServerSettings, serving
@@ -73,11 +74,13 @@ class DoorClient:
                 await writer.wait_closed()
 
 
-async def _prepared(config: HttpSettings | None, *, over_bytes: bool = False) -> tuple[DictService, DoorApp]:
+async def _prepared(
+    config: HttpSettings | None, *, over_bytes: bool = False, gate: Gate | None = None
+) -> tuple[DictService, DoorApp]:
     service = DictService()
     await service.tables.create(FLIGHTS)
     ports = with_data_over_bytes(service.ports) if over_bytes else service.ports
-    app = build_app(ports, config or HttpSettings(), now_s=time.perf_counter, new_id=lambda: "incident-1")
+    app = build_app(ports, config or HttpSettings(), now_s=time.perf_counter, new_id=lambda: "incident-1", gate=gate)
     app.plain = checked(app.plain)  # type: ignore[assignment]
     return service, app
 
@@ -93,9 +96,9 @@ async def plain_door(config: HttpSettings | None = None) -> AsyncIterator[DoorCl
 @contextlib.asynccontextmanager
 async def served_door(
     config: HttpSettings | None = None, limits: ConnectionLimits | None = None, graceful_shutdown_s: int = 1,
-    keep_alive_s: int = 75,
+    keep_alive_s: int = 75, gate: Gate | None = None,
 ) -> AsyncIterator[DoorClient]:
-    service, app = await _prepared(config)
+    service, app = await _prepared(config, gate=gate)
     settings = ServerSettings(
         limits or ConnectionLimits(), keep_alive_s=keep_alive_s, graceful_shutdown_s=graceful_shutdown_s
     )

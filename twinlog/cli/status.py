@@ -16,7 +16,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from twinlog.errors import TwinlogError
+from twinlog.errors import PeerError, TwinlogError
 from twinlog.sites import Sites
 from twinlog.terminal import ConfigOption, Exit, JsonOption, out, print_json, verb
 
@@ -52,7 +52,7 @@ def status(
         print_json({"sites": sites, "blockers": found, "takeover": takeover})
     else:
         out().print(status_screen(answers, pair.urls, takeover))
-    if all(isinstance(answer, Exception) for answer in answers.values()):
+    if all(isinstance(answer, PeerError) for answer in answers.values()):
         raise typer.Exit(Exit.UNREACHABLE)
     if found:
         raise typer.Exit(Exit.FAILED)

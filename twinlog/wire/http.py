@@ -15,7 +15,7 @@ import select
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from typing import Any
 from urllib.parse import SplitResult, quote, unquote, urlsplit
@@ -23,6 +23,7 @@ from urllib.parse import SplitResult, quote, unquote, urlsplit
 from twinlog.errors import InvalidInput, PeerError, words
 from twinlog.problem_documents import error_from_problem
 from twinlog.wire.exchange import Broken, Reply, SiteRequest
+from twinlog.wire.token import Token
 
 CONNECT_TIMEOUT_S = 3.0
 EVENT_HEADERS = {"Accept": "text/event-stream", "Cache-Control": "no-store"}
@@ -31,9 +32,10 @@ _IN_A_TARGET = "%/:?&=,;@!$'()*+~"
 
 
 class Http:
-    """Keeps connections alive. Safe to use from several threads."""
+    """Keeps connections alive. Safe to use from several threads. `token`: who asks."""
 
-    def __init__(self) -> None:
+    def __init__(self, token: Token | None = None) -> None:
+        self._token = token
         self._idle: dict[tuple[str, str], list[HTTPConnection]] = {}
         self._closed = False
         self._lock = threading.Lock()
@@ -56,13 +58,14 @@ class Http:
                 raise TimeoutError
             return remaining
 
+        headers = {**request.headers, **self._identity(request.url)}
         try:
             connection = self._take(url) or _connected(url, min(request.timeout_s, CONNECT_TIMEOUT_S))
         except OSError as error:
             return Broken(False, _detail(error, "no connection in time"))
         whole = False
         try:
-            response = _ask(connection, request.method, url, dict(request.headers), request.content, left)
+            response = _ask(connection, request.method, url, headers, request.content, left)
             content = response.read()
             whole = not response.will_close
         except (OSError, HTTPException) as error:
@@ -74,10 +77,10 @@ class Http:
     def events(self, url: str, silence_s: float) -> Iterator[str]:
         """The data of each event until the site ends the stream. Raises PeerError when it breaks or is silent for so long."""
         parts, lines = urlsplit(unfolded(url)), EventLines()
-        connection = None
+        connection, headers = None, {**EVENT_HEADERS, **self._identity(url)}
         try:
             connection = _connected(parts, min(silence_s, CONNECT_TIMEOUT_S))
-            response = _ask(connection, "GET", parts, dict(EVENT_HEADERS), b"", lambda: silence_s)
+            response = _ask(connection, "GET", parts, headers, b"", lambda: silence_s)
             if response.status != 200:
                 raise error_from_problem(response.status, response.read())
             while line := response.readline():
@@ -89,6 +92,9 @@ class Http:
         finally:
             if connection is not None:
                 connection.close()
+
+    def _identity(self, url: str) -> Mapping[str, str]:
+        return {} if self._token is None else self._token.headers(url)
 
     def _take(self, url: SplitResult) -> HTTPConnection | None:
         """An idle connection that the site has not closed meanwhile."""

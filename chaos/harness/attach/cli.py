@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import sys
 from functools import partial
 from pathlib import Path
@@ -26,6 +27,7 @@ from chaos.harness.screen import console_of, ended, show
 from chaos.harness.traffic.workloads import WORKLOADS
 from gateway.stopping import stopping
 from twinlog.errors import InvalidInput
+from twinlog.wire.token import TOKEN_VARIABLE, token_source
 
 MINUTES = 1.0
 
@@ -75,6 +77,8 @@ def main(given: list[str]) -> int:
 def _run(chosen: argparse.Namespace) -> int:
     console, plan = console_of(), plan_of(chosen)
     server = server_at(chosen.toxiproxy) if chosen.toxiproxy else None
+    if source := token_source(chosen.config):
+        os.environ[TOKEN_VARIABLE] = source  # of every client of this process; for a file it is the reference
     attachment = Attachment(plan, chosen.config, server, keep_tables=chosen.keep_tables, say=console.print)
     try:
         with stopping():

@@ -22,6 +22,7 @@ from twinlog.errors import TwinlogError
 from twinlog.flow import PairView, Patience, Pause, Resumed, call
 from twinlog.wire.async_http import AsyncHttp
 from twinlog.wire.exchange import Broken, Reply, SiteRequest
+from twinlog.wire.token import token_for
 
 ROAMING = Patience(deadline_s=8.0, attempt_timeout_s=2.5, probe_timeout_s=0.5, retry_first_s=0.1, retry_max_s=1.0)
 PAGE_ROWS = 500
@@ -35,7 +36,7 @@ class RealClient:
         self._name, self._random, self.patience, self._prefix = prefix + name, random, patience, prefix
         self._view = PairView(urls)
         self._sites = {url: site for site, url in self._view.urls.items()}
-        self._http = AsyncHttp()
+        self._http = AsyncHttp(token=token_for(urls, self._view.urls))
         self._asked = 0
         self._served_by = ""
 

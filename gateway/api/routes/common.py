@@ -10,6 +10,7 @@ from fastapi import Path, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
+from gateway.access.caller import CALLER, Caller
 from gateway.api.api_context import BODY_HOLD, CONTEXT, ApiContext
 from gateway.api.bodies import decoded
 from gateway.api.content_coding import content_coding
@@ -50,6 +51,11 @@ def head_of(request: Request, versions: str = "string", int64: str = "number") -
         raise InvalidInput(f"{head.twice} is there twice: send it once")
     head.number_versions, head.int64_text = versions == "number", int64 == "string"
     return head
+
+
+def caller_of(request: Request) -> Caller:
+    caller: Caller = request.scope[CALLER]
+    return caller
 
 
 def context_of(request: Request) -> ApiContext:

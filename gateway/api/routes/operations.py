@@ -9,12 +9,13 @@ from fastapi import APIRouter, Path
 from starlette.requests import Request
 from starlette.responses import Response
 
+from gateway.access.caller import ANONYMOUS
 from gateway.api import examples
 from gateway.api import openapi as api
 from gateway.api.bodies import decoded
 from gateway.api.documents import OperationBody, OperationList
 from gateway.api.request import JSON, decoded_part, expect_type, idempotency
-from gateway.api.routes.common import context_of, head_once_whole, json_answer, whole_request
+from gateway.api.routes.common import caller_of, context_of, head_once_whole, json_answer, whole_request
 from gateway.api.routes.event_stream import event_stream
 from twinlog.errors import InvalidInput
 
@@ -109,9 +110,13 @@ def _expires_ms(request: Request) -> int | None:
 
 
 def _actor(request: Request) -> str:
-    """Returns who asks: as they say themselves, if they do, and always the address that they ask from."""
+    """Returns who asks: the identity where there is one, as they say themselves, if they do, and always the address that they
+    ask from."""
     address = request.client.host if request.client else "unknown"
     said = request.headers.get(ACTOR_HEADER, "")
     if len(said) > ACTOR_LENGTH_MAX or not said.isprintable():
         raise InvalidInput(f"{ACTOR_HEADER} must be at most {ACTOR_LENGTH_MAX} printable characters, such as user@host")
-    return f"{said} ({address})" if said else address
+    caller = caller_of(request)
+    known = [] if caller is ANONYMOUS else [f"{caller.kind} {caller.name}"]
+    who = ", as ".join([*known, *([said] if said else [])])
+    return f"{who} ({address})" if who else address

@@ -9,13 +9,23 @@ from fastapi import APIRouter, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
+from gateway.access.grants import ADMIN
 from gateway.api import examples
 from gateway.api import openapi as api
 from gateway.api.api_context import ApiContext
 from gateway.api.bodies import decode_json_object, decoded
 from gateway.api.documents import KeptTableDocument, TableBody, TableChange, TableList
 from gateway.api.request import JSON, decoded_part, expect_type, request_mark
-from gateway.api.routes.common import SCHEMA, Int64, TableName, context_of, head_once_whole, json_answer, whole_request
+from gateway.api.routes.common import (
+    SCHEMA,
+    Int64,
+    TableName,
+    caller_of,
+    context_of,
+    head_once_whole,
+    json_answer,
+    whole_request,
+)
 from gateway.api.row_calls import schema_header
 from storage.log.record import RequestMark
 from storage.rows.schema import TableDocument, TableSchema, name_before_drop, to_public
@@ -41,18 +51,24 @@ def router() -> APIRouter:
     async def create_table(request: Request, int64: Int64 = "number") -> Response:
         context = context_of(request)
         body, mark = await _change(request, context)
+        name = body.get("name")
+        if isinstance(name, str):  # another one is refused by the table's own check
+            caller_of(request).require(ADMIN, name)
         schema, created = await context.service.tables.create(body, mark)
         return json_answer(_shown(schema, int64), 201 if created else 200)
 
     @routes.get(
-        "", operation_id="listTables", summary="List the tables",
+        "", operation_id="listTables", summary="List the tables that the caller may know of",
         responses=api.answers({200: api.answer("all, by name", examples.TABLES)}, 503),
     )
     async def list_tables(request: Request, dropped: Dropped = False, int64: Int64 = "number") -> Response:
-        context = context_of(request)
-        shown = TableList([_shown(schema, int64) for schema in context.service.tables.all()])
+        context, caller = context_of(request), caller_of(request)
+        shown = TableList([_shown(schema, int64) for schema in context.service.tables.all() if caller.knows(schema.name)])
         if dropped:
-            shown.dropped = [_kept(table, until_ms, int64) for table, until_ms in context.service.tables.dropped()]
+            kept = context.service.tables.dropped()
+            shown.dropped = [
+                _kept(table, until_ms, int64) for table, until_ms in kept if caller.knows(name_before_drop(table.name))
+            ]
         return json_answer(shown)
 
     @routes.get(

@@ -141,7 +141,8 @@ def test_tags_are_described_and_a_server_is_named(document: dict[str, Any]) -> N
     assert used == set(described)
     assert all(described.values())
     assert document["servers"]
-    assert "security" not in document
+    assert document["security"] == [{"token": []}, {}], "a token, where the site has identities"
+    assert document["components"]["securitySchemes"]["token"]["scheme"] == "bearer"
 
 
 def test_every_parameter_says_what_it_is(document: dict[str, Any]) -> None:

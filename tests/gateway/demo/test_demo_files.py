@@ -6,7 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from gateway.config.loading import load_site_config
+from gateway.access.grants import EVERYTHING, parse_grants
+from gateway.access.token_file import load_tokens
+from gateway.access.tokens import TokenIndex
+from gateway.config.loading import load_operator_config, load_site_config
 from gateway.demo.files import write_files
 from gateway.demo.servers import Databases, HdfsRoot
 from spark_jobs.audit.sites import load_pair
@@ -37,3 +40,26 @@ def test_each_site_has_its_own_database(tmp_path: Path) -> None:
         assert config.engine.url == URLS[site]
         assert "s3cret" not in paths[site].read_text()
         assert config.dfs.own.kind == "directory"
+
+
+def test_a_demo_with_identities_keeps_its_token_where_its_owner_alone_reads(tmp_path: Path) -> None:
+    first = write_files(tmp_path, {"a": 8401, "b": 8402}, engine="rocksdb", access=True)
+    token = (tmp_path / "token").read_text().strip()
+    assert write_files(tmp_path, {"a": 8401, "b": 8402}, engine="rocksdb", access=True) == first
+    assert (tmp_path / "token").read_text().strip() == token, "kept for the next start"
+    for name in ("token", "token.header", "tokens.json"):
+        assert (tmp_path / name).stat().st_mode & 0o777 == 0o600
+    found = TokenIndex(load_tokens(tmp_path / "tokens.json")).find(token)
+    assert found is not None
+    assert parse_grants(found.grants) == EVERYTHING
+    for path in (*first.values(), tmp_path / "operator.toml", tmp_path / "tokens.json"):
+        assert token not in path.read_text()
+    for path in first.values():
+        access = load_site_config(path, {}).access
+        assert access is not None
+        assert access.tokens == tmp_path / "tokens.json"
+    assert load_operator_config(tmp_path / "operator.toml", {}).token == token
+    (tmp_path / "token").unlink()
+    write_files(tmp_path, {"a": 8401, "b": 8402}, engine="rocksdb", access=True)
+    assert (tmp_path / "token").read_text().strip() != token, "a token that is lost is made anew, and the old one is revoked"
+    assert TokenIndex(load_tokens(tmp_path / "tokens.json")).find(token) is None

@@ -1,0 +1,101 @@
+"""The one table of the grant that each route needs. A route without a line here is answered to nobody.
+
+What always holds: a need is judged by the method and the path as they stand in the request line, before a byte of a body is
+read, and without a look at whether there is such a table; a role does not include another one. docs/security.md explains the
+table.
+This module is pure.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gateway.access.caller import Caller, forbidden
+from gateway.access.grants import ADMIN, AUDITOR, METRICS, OPERATOR, READER, REPLICATOR, WRITER
+from twinlog.errors import Forbidden
+
+Route = tuple[str, str]  # method, path with its parameters in braces
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """`roles`: of each of these groups one. `scope`: open (nobody has to say who they are), identity (any caller), pair, table
+    (that of the path), some_table (on whichever table: the handler judges each), or peer (the other site)."""
+
+    scope: str
+    roles: tuple[tuple[str, ...], ...] = ()
+
+    def missing(self, caller: Caller, table: str) -> Forbidden | None:
+        """The refusal, where a grant is missing. `table` is percent-decoded; empty where the path names none."""
+        grants = caller.grants
+        if self.scope == "peer":
+            return None if caller.is_site else forbidden(REPLICATOR)
+        for group in self.roles:
+            if self.scope == "table":
+                held = any(grants.on(role, table) for role in group)
+            elif self.scope == "some_table":
+                held = any(grants.anywhere(role) or role in grants.pair for role in group)
+            else:
+                held = any(role in grants.pair for role in group)
+            if not held:
+                return forbidden(f"{group[0]}:{table[:128]}" if self.scope == "table" else group[0])
+        return None
+
+
+OPEN, IDENTITY, PEER = Need("open"), Need("identity"), Need("peer")
+
+
+def _table(*roles: str) -> Need:
+    """Every one of these roles on the table of the path."""
+    return Need("table", tuple((role,) for role in roles))
+
+
+def _pair(*roles: str) -> Need:
+    """Any of these roles."""
+    return Need("pair", (roles,))
+
+
+_TABLE, _ROW = "/v1/tables/{table}", "/v1/tables/{table}/rows/{key}"
+_OPERATION = "/v1/operations/{operation_id}"
+
+NEEDS: dict[Route, Need] = {
+    ("GET", "/health/live"): OPEN,
+    ("GET", "/health/ready"): OPEN,
+    ("GET", "/health/primary"): OPEN,
+    ("GET", "/health/standby"): OPEN,
+    ("GET", "/metrics"): _pair(METRICS),
+    ("GET", "/"): IDENTITY,
+    ("GET", "/docs"): IDENTITY,
+    ("GET", "/openapi.json"): IDENTITY,
+    ("GET", "/v1/cluster"): IDENTITY,
+    ("GET", "/v1/cluster/events"): IDENTITY,
+    ("GET", "/v1/receipts/{receipt}"): Need("some_table", ((READER, WRITER, ADMIN),)),
+    ("POST", "/v1/tables"): Need("some_table", ((ADMIN,),)),  # on the table that the body names
+    ("GET", "/v1/tables"): Need("some_table", ((READER, WRITER, ADMIN),)),  # shows those that the caller may know
+    ("GET", _TABLE): Need("table", ((READER, WRITER, ADMIN),)),
+    ("PATCH", _TABLE): _table(ADMIN),
+    ("DELETE", _TABLE): _table(ADMIN),
+    ("POST", f"{_TABLE}:restore"): _table(ADMIN),
+    ("GET", f"{_TABLE}/rows"): _table(READER),
+    ("POST", f"{_TABLE}/rows:mutate"): _table(WRITER),
+    ("GET", _ROW): _table(READER),
+    ("PUT", _ROW): _table(WRITER),
+    ("PATCH", _ROW): _table(WRITER),
+    ("DELETE", _ROW): _table(WRITER),
+    ("POST", f"{_ROW}:check"): _table(WRITER, READER),  # whether a condition holds says what the row has
+    ("GET", "/v1/checks"): _pair(OPERATOR, AUDITOR),
+    ("GET", "/v1/view"): _pair(OPERATOR, AUDITOR, METRICS),
+    ("POST", "/v1/operations"): _pair(OPERATOR),
+    ("GET", "/v1/operations"): _pair(OPERATOR, AUDITOR),
+    ("GET", _OPERATION): _pair(OPERATOR, AUDITOR),
+    ("GET", f"{_OPERATION}/events"): _pair(OPERATOR, AUDITOR),
+    ("POST", f"{_OPERATION}:abort"): _pair(OPERATOR),
+    ("POST", f"{_OPERATION}:resume"): _pair(OPERATOR),
+    ("POST", "/v1/barriers"): _pair(AUDITOR),
+    ("GET", "/v1/barriers"): _pair(AUDITOR),
+    ("GET", "/v1/barriers/{name}"): _pair(AUDITOR),
+    ("DELETE", "/v1/barriers/{name}"): _pair(AUDITOR),
+    ("POST", "/v1/audits"): _pair(AUDITOR),
+    ("GET", "/v1/audits/last"): _pair(AUDITOR, OPERATOR),
+    ("POST", "/internal/v1/peer/{method}"): PEER,
+}

@@ -1,0 +1,32 @@
+"""Opens the gate that a configuration describes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from gateway.access.authenticator import Authenticator, from_entry_point
+from gateway.access.certificates import Certificates
+from gateway.access.gate import Gate
+from gateway.access.oidc import Oidc
+from gateway.access.settings import AccessSettings
+from gateway.access.token_file import TokenFile
+from twinlog.errors import ConfigError
+
+
+def open_gate(
+    access: AccessSettings, *, wall_s: Callable[[], float] = time.time, now_s: Callable[[], float] = time.monotonic
+) -> Gate:
+    """Raises ConfigError where a file of it cannot be read, or nobody could ever be let in."""
+    authenticators: list[Authenticator] = []
+    if access.tokens is not None:
+        authenticators.append(TokenFile(access.tokens, wall_s))
+    if access.oidc is not None:
+        authenticators.append(Oidc(access.oidc, now_s))
+    if access.certificates:
+        authenticators.append(Certificates(access.certificates))
+    if access.plugin is not None:
+        authenticators.append(from_entry_point(access.plugin.name, access.plugin.options))
+    if not authenticators:
+        raise ConfigError("[access] knows nobody: give it `tokens`, [access.oidc], [access.certificates] or [access.plugin]")
+    return Gate(authenticators, access.limits, wall_s=wall_s, now_s=now_s, plain_peer=access.peer_calls == "plain")

@@ -1,0 +1,49 @@
+"""The section [access] of a site: who is known to it, and what each identity may take."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated
+
+from gateway.access.limits import LimitSettings
+from storage.settings import OneOf, Url, Within
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OidcSettings:
+    """`jwks_url` or `jwks_file` has the issuer's keys. `claim` is a text or a list of texts of the token; `grants` has for
+    each of them what it grants, as texts joined by blanks: `dba = "admin:* operator"`."""
+
+    issuer: str
+    audience: str
+    jwks_url: Url = ""
+    jwks_file: Path | None = None
+    claim: str = "groups"
+    grants: Mapping[str, str] = field(default_factory=dict)
+    fetch_deadline_s: Annotated[float, Within(0.1, 60)] = 5.0
+    refresh_s: Annotated[float, Within(1, 86_400)] = 300.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PluginSettings:
+    """An authenticator of another distribution, by the name of its entry point, and what it is given."""
+
+    name: str
+    options: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccessSettings:
+    """A site with this section answers only those it knows. `certificates` has for the name in a client certificate
+    (`uri:...`, `dns:...` or `cn:...`) what it grants. `peer_calls = "plain"`: the other site's calls come in without a
+    certificate, and whoever reaches the port may speak as that site: for a pair on one machine, and on the way to
+    `[peer_http]`."""
+
+    tokens: Path | None = None
+    certificates: Mapping[str, str] = field(default_factory=dict)
+    oidc: OidcSettings | None = None
+    plugin: PluginSettings | None = None
+    limits: LimitSettings = field(default_factory=LimitSettings)
+    peer_calls: Annotated[str, OneOf(("certificate", "plain"))] = "certificate"

@@ -1,0 +1,98 @@
+"""The section [access]: what it must say, and that no secret of it is shown."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.access.opening import open_gate
+from gateway.access.settings import AccessSettings
+from gateway.config.loading import load_operator_config, load_site_config
+from gateway.config.reading import effective
+from gateway.demo.files import write_files
+from twinlog.errors import ConfigError, InvalidInput
+
+OIDC = '[access.oidc]\nissuer = "https://id"\naudience = "shop"\n'
+
+
+def _load(tmp_path: Path, access: str) -> Any:
+    path = write_files(tmp_path, {"a": 1, "b": 2}, engine="rocksdb")["a"]
+    path.write_text(path.read_text() + access)
+    return load_site_config(path, {})
+
+
+@pytest.mark.parametrize(("access", "key", "said"), [
+    ("[access]\n", "access", "knows nobody"),
+    ('[access.certificates]\n"ann" = "operator"\n', "access.certificates", "what kind of name"),
+    ('[access.certificates]\n"cn:ann" = "root"\n', "access.certificates", "no grant"),
+    (OIDC, "access.oidc.jwks_url", "one of the two"),
+    (OIDC + 'jwks_url = "https://id/keys"\njwks_file = "keys"\n', "access.oidc.jwks_url", "one of the two"),
+    (OIDC + 'jwks_url = "http://id.example/keys"\n', "access.oidc.jwks_url", "not encrypted"),
+    (OIDC + 'jwks_url = "https://id/keys"\n[access.oidc.grants]\ndba = "root"\n', "access.oidc.grants", "no grant"),
+    ('[access]\ntokens = "t"\npeer_calls = "open"\n', "access.peer_calls", "is 'open'"),
+    ('[access]\ntokens = "t"\n[access.limits]\nrequests_per_s = -1\n', "access.limits.requests_per_s", "out of range"),
+    ('[access]\ntokens = "t"\ntoken = "t"\n', "access.token", "did you mean access.tokens"),
+])
+def test_what_is_wrong_is_named(tmp_path: Path, access: str, key: str, said: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        _load(tmp_path, access)
+    faults = caught.value.fields["faults"]
+    assert isinstance(faults, list)
+    assert [(fault["key"], said in fault["problem"]) for fault in faults] == [(key, True)]
+
+
+def test_paths_are_beside_the_file_and_defaults_deny(tmp_path: Path) -> None:
+    access = _load(tmp_path, '[access]\ntokens = "t.json"\n').access
+    assert access.tokens == tmp_path / "a" / "t.json"
+    assert access.peer_calls == "certificate"
+    assert _load(tmp_path / "other", "").access is None
+
+
+def test_a_loopback_issuer_needs_no_encryption(tmp_path: Path) -> None:
+    for host in ("127.0.0.1:9", "localhost", "[::1]:9"):
+        assert _load(tmp_path / host, OIDC + f'jwks_url = "http://{host}/keys"\n').access.oidc is not None
+
+
+def test_a_gate_that_knows_nobody_does_not_open(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="knows nobody"):
+        open_gate(AccessSettings())
+    with pytest.raises(ConfigError, match="twinlog token create"):
+        open_gate(AccessSettings(tokens=tmp_path / "none"))
+    with pytest.raises(InvalidInput, match="no distribution adds"):
+        open_gate(_load(tmp_path, '[access.plugin]\nname = "ldap"\n').access)
+
+
+# ---- the operator's file
+def _operator(tmp_path: Path, token: str, environ: dict[str, str] | None = None) -> Any:
+    write_files(tmp_path, {"a": 1, "b": 2}, engine="rocksdb")
+    path = tmp_path / "operator.toml"
+    path.write_text(f'token = "{token}"\n' + path.read_text())
+    return load_operator_config(path, environ or {})
+
+
+def test_the_token_of_an_operator_is_a_reference_and_shown_to_nobody(tmp_path: Path) -> None:
+    tmp_path.joinpath("mine").write_text("twinlog_secret\n")
+    config = _operator(tmp_path, "file:mine")
+    assert config.token == "twinlog_secret"
+    assert "secret" not in repr(config)
+    assert ("token", "***", str(tmp_path / "operator.toml")) in list(effective(config))
+
+
+def test_the_variable_of_clients_is_no_setting(tmp_path: Path) -> None:
+    tmp_path.joinpath("mine").write_text("twinlog_secret")
+    assert _operator(tmp_path, "file:mine", {"TWINLOG_TOKEN": "twinlog_other"}).token == "twinlog_secret"
+
+
+@pytest.mark.parametrize(("token", "content", "said"), [
+    ("twinlog_secret", "", "plain text"), ("file:none", "", "cannot be read"), ("file:mine", "a\nb", "newline"),
+])
+def test_a_token_that_cannot_be_sent_is_a_fault(tmp_path: Path, token: str, content: str, said: str) -> None:
+    tmp_path.joinpath("mine").write_text(content)
+    with pytest.raises(ConfigError) as caught:
+        _operator(tmp_path, token)
+    faults = caught.value.fields["faults"]
+    assert isinstance(faults, list)
+    assert [(fault["key"], said in fault["problem"]) for fault in faults] == [("token", True)]
+    assert "twinlog_secret" not in repr(faults)
