@@ -15,6 +15,7 @@ from typing import Annotated
 
 from gateway.logs import LogSettings
 from gateway.site.settings import Pair, SiteSettings
+from gateway.tls.settings import PeerHttpSettings
 from remote_log.dfs.opening import PairDfsSettings
 from storage.log.wal import WalSettings
 from storage.settings import NotInFile, Url
@@ -26,9 +27,12 @@ from twinlog.errors import ConfigError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteConfig(SiteSettings):
-    """One site. Without [coordinator] only the operator's command can degrade."""
+    """One site. Without [coordinator] only the operator's command can degrade. Without [peer_http] the other site calls at
+    [http]. `insecure`: a listener that others reach may do without TLS and identities."""
 
     data_dir: Path
+    insecure: bool = False
+    peer_http: PeerHttpSettings | None = None
     dfs: PairDfsSettings
     coordinator: CoordinatorSettings | None = None
     journal: JournalSettings = field(default_factory=JournalSettings)

@@ -14,6 +14,7 @@ RFC 9112 lets a proxy read in another way (lengths, encodings, Host, trailers, H
 from __future__ import annotations
 
 import asyncio
+import ssl
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -25,7 +26,7 @@ from gateway.api.problems import Answer, answer_for, plain_problem
 from gateway.api.request import FOLLOW, is_write_method
 from gateway.http.flow import Flow
 from gateway.http.lingering import LingeringTransport
-from gateway.http.places import Places
+from gateway.http.places import Guest, Places
 from gateway.http.target import read_target
 from twinlog.errors import MalformedBody, Unavailable, words
 
@@ -48,6 +49,8 @@ class DoorProtocol(HttpToolsProtocol):
     limits = ConnectionLimits()
     places: Places  # of all protocols of one door
     flow: Flow
+    front: Guest | None = None  # held this connection's place while it came in (gateway/tls/handshake.py)
+    client_certificates: tuple[str, ...] = ()  # PEM, that of the client first; empty: it showed none, or there is no TLS
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         wire = LingeringTransport(transport, self._is_sending, self.limits.request_read_s)
@@ -71,7 +74,11 @@ class DoorProtocol(HttpToolsProtocol):
         self._last_answer: Answer | None = None  # of a refusal, when those under way are answered; nothing is parsed any more
         self._address = self.client[0] if self.client else ""
         self._timer: asyncio.TimerHandle | None = None
-        self._is_served = self.places.enter(self._address, self)
+        secured: ssl.SSLObject | None = wire.get_extra_info("ssl_object")
+        if secured is not None and (shown := secured.getpeercert(binary_form=True)):
+            self.client_certificates = (ssl.DER_cert_to_PEM_cert(shown),)
+        self._is_served = self.places.enter(self._address, self, self.front)
+        self.front = None
         if self._is_served:
             self._timer = self.loop.call_later(self.limits.request_read_s, self._read_deadline)
         else:
@@ -206,6 +213,8 @@ class DoorProtocol(HttpToolsProtocol):
             self.expect_100_continue = False
         self._read_target()
         self.scope[FOLLOW] = self._follow  # type: ignore[literal-required]
+        if self.client_certificates:
+            self.scope["extensions"] = {"tls": {"client_cert_chain": list(self.client_certificates)}}
         super().on_headers_complete()
         self._in_head = False
 
@@ -406,3 +415,9 @@ class DoorProtocol(HttpToolsProtocol):
                 cycle.disconnected = True
                 cycle.message_event.set()
             self.transport.close()
+
+
+def door_protocol(limits: ConnectionLimits) -> type[DoorProtocol]:
+    """The protocol class for `uvicorn.Config(http=...)` of a door without rows, which has places of its own."""
+    bound = {"limits": limits, "places": Places(limits.connections_max, limits.per_address_max)}
+    return type("BoundDoorProtocol", (DoorProtocol,), bound)

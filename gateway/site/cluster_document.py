@@ -85,7 +85,7 @@ def cluster_document(site: Site, running_operation: str | None) -> ClusterDocume
         },
         committed_seq=committed, applied_seq=engine.applied.seq, durable_seq=engine.durable_seq,
         replication_lag=replication_lag(site), remote_log=_remote_log(site), at_risk=at_risk(site), resync=_resync(site),
-        operation=running_operation,
+        operation=running_operation, notices=site.notices(),
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import traceback
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
@@ -68,6 +69,8 @@ class Site:
 
     def __init__(self, settings: SiteSettings, parts: SiteParts) -> None:
         self.settings, self.parts = settings, parts
+        self.notices: Callable[[], list[str]] = list  # what operators are to know of its listeners; the composition root sets
+        self.door_figures: Callable[[], Mapping[str, float]] = dict  # both
         self.site, self.peer = parts.site, parts.peer
         self.role = Role.CLOSED
         self.reason = "the gateway has started and does not know yet what it is"
