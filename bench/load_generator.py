@@ -27,6 +27,7 @@ import uvloop
 
 from bench.arrivals import Arrivals
 from bench.requests import Workload
+from twinlog.wire.tls import Tls, client_context
 
 _HEAD_BYTES_MAX = 64 << 10
 _LAST_ANSWERS_S = 10.0  # after an open loop: without the slowest answers its p99 would be too good
@@ -46,6 +47,7 @@ class LoadPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     warm_up_s: float = 0.5
     requests_max: int | None = None
     arrivals_per_second: float | None = None
+    ca: str = ""  # speaks TLS, and trusts this file
 
 
 class Result(msgspec.Struct, frozen=True):
@@ -194,8 +196,9 @@ async def generate(plan: LoadPlan) -> Result:
     loop = asyncio.get_running_loop()
     run = _Run(plan.workload.requests(), plan.requests_max)
     connections = []
+    context = client_context(Tls(plan.ca)) if plan.ca else None
     for _ in range(plan.connections):
-        _, connection = await loop.create_connection(lambda: _Connection(run), plan.host, plan.port)
+        _, connection = await loop.create_connection(lambda: _Connection(run), plan.host, plan.port, ssl=context)
         run.open += 1
         connections.append(connection)
     started_s = time.perf_counter()

@@ -1,7 +1,8 @@
-"""The addresses of a pair's sites: from a logical address, an operator's configuration, or a demo.json.
+"""The addresses of a pair's sites, and how to speak TLS with them: from a logical address, an operator's configuration, or a
+demo.json.
 
-What always holds: only the addresses are read; `twinlog config check` judges the rest of an operator's configuration. The
-environment (TWINLOG_SITES__A__URL) goes over the file, as in the server.
+What always holds: only these are read; `twinlog config check` judges the rest of an operator's configuration. The
+environment (TWINLOG_SITES__A__URL, TWINLOG_CA) goes over the file, as in the server.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from twinlog.errors import ConfigError, InvalidInput, reason, words
 from twinlog.wire.json_objects import json_object
+from twinlog.wire.tls import Tls
 
 BOTH = "http://HOST:PORT,http://HOST:PORT"
 LOGICAL = "twinlog://PAIR?a=http://HOST:PORT&b=http://HOST:PORT"
@@ -34,6 +36,27 @@ def resolve_address(address: str | Mapping[str, str]) -> dict[str, str]:
         return parse_address(address) if address.startswith("twinlog:") else _of_addresses(address)
     path = Path(address).expanduser()
     return _of_demo(path) if path.suffix == ".json" else _of_operator(path)
+
+
+def resolve_tls(address: str | Mapping[str, str]) -> Tls:
+    """The CA and the certificate for the sites of `address`: its file's `ca`, `certificate` and `key`, and over them
+    TWINLOG_CA, TWINLOG_CERTIFICATE and TWINLOG_KEY.
+
+    Raises InvalidInput, ConfigError.
+    """
+    found: dict[str, str] = {}
+    if isinstance(address, str) and address and not is_address(address):
+        path = Path(address).expanduser()
+        table = _demo(path) if path.suffix == ".json" else _operator(path)
+        given = {name: table[name] for name in Tls._fields if name in table}
+        wrong = {name: f"is {value!r}, not a path" for name, value in given.items() if not isinstance(value, str)}
+        if wrong:
+            raise _faulty(path, wrong, "the path of a PEM file")
+        found = {name: str(path.resolve().parent / Path(value).expanduser()) for name, value in given.items()}
+    for name in Tls._fields:
+        if value := os.environ.get(f"TWINLOG_{name.upper()}"):
+            found[name] = str(Path(value).expanduser())
+    return Tls(**found)
 
 
 def is_address(text: str) -> bool:
@@ -60,21 +83,37 @@ def _of_addresses(address: str) -> dict[str, str]:
 
 def _of_demo(path: Path) -> dict[str, str]:
     try:
-        return {site: str(entry["url"]) for site, entry in json_object(path.read_bytes())["sites"].items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InvalidInput(f"{path} is not a readable demo.json: {words(error)}; start `twinlog demo` first") from error
+        return {site: str(entry["url"]) for site, entry in _demo(path)["sites"].items()}
+    except (KeyError, TypeError, AttributeError) as error:
+        raise _no_demo(path, error) from error
 
 
-def _of_operator(path: Path) -> dict[str, str]:
-    """Raises ConfigError with every fault."""
+def _demo(path: Path) -> dict[str, Any]:
+    try:
+        return json_object(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise _no_demo(path, error) from error
+
+
+def _no_demo(path: Path, error: Exception) -> InvalidInput:
+    return InvalidInput(f"{path} is not a readable demo.json: {words(error)}; start `twinlog demo` first")
+
+
+def _operator(path: Path) -> dict[str, Any]:
+    """Raises ConfigError."""
     import tomllib
 
     try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise _faulty(path, {"": f"cannot be read: {reason(error)}"}) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise _faulty(path, {"": f"is not TOML: {words(error)}"}) from error
+
+
+def _of_operator(path: Path) -> dict[str, str]:
+    """Raises ConfigError with every fault."""
+    table = _operator(path)
     if isinstance(table.get("site"), str) and "sites" not in table:
         raise ConfigError(
             f"{path} is the configuration of site {table['site']}, which `twinlog serve` reads; here the pair is wanted: an "
@@ -100,8 +139,9 @@ def _at(table: Any, *keys: str) -> Any:
     return table
 
 
-def _faulty(path: Path, faults: Mapping[str, str]) -> ConfigError:
-    allowed = "http://HOST:PORT or https://HOST:PORT"
+def _faulty(
+    path: Path, faults: Mapping[str, str], allowed: str = "http://HOST:PORT or https://HOST:PORT"
+) -> ConfigError:
     listed = [{"file": str(path), "key": key, "problem": problem, "allowed": allowed} for key, problem in faults.items()]
     return ConfigError(f"{path} is no operator's configuration of a pair: it needs the address of each site", faults=listed)
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from twinlog.addresses import resolve_address
+from twinlog.addresses import resolve_address, resolve_tls
 from twinlog.errors import PeerError, TwinlogError, words
 from twinlog.problem_documents import error_from_problem
 from twinlog.wire.exchange import Broken, SiteRequest
@@ -50,7 +50,7 @@ class Sites:
     ) -> None:
         self.urls: Mapping[str, str] = resolve_address(address)
         self._look_s = look_s
-        self._http = http or Http()
+        self._http = http or Http(resolve_tls(address))
 
     def close(self) -> None:
         self._http.close()

@@ -16,6 +16,9 @@ VERBS: dict[str, Verb] = {
         "gateway.cli.main", RUN, "Run a whole pair on this machine: two sites, real logs, a real table. Ctrl-C stops both.",
     ),
     "config": Verb("gateway.cli.main", RUN, "Check a configuration, or show what it comes to.", app="config_app"),
+    "certs": Verb(
+        "gateway.cli.certs", RUN, "Make a CA and certificates for a pair: init, site, client, revoke.", app="app",
+    ),
     "validate": Verb(
         _OPERATOR, SEE,
         "Would a role change work now? Looks at both sites, changes nothing, and leaves nothing in the "

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 from gateway.config.model import OperatorConfig, SiteConfig
 from gateway.config.reading import Fault, Reader
+from gateway.config.security import security_faults
 from remote_log.dfs.opening import DfsSettings
 from switchover.monitor.findings import Thresholds
 from twinlog.addresses import is_address
@@ -94,6 +95,7 @@ def _site_faults(config: SiteConfig, fault: Fault) -> None:
             "a [coordinator] with its url; or 'protect', where an operator degrades by command", "coordinator.url",
         )
     _engine_faults(config, fault)
+    security_faults(config, fault)
     if config.coordinator is not None:
         _database_faults("coordinator.url", config.coordinator.url, fault)
     if config.journal.url:
@@ -171,6 +173,9 @@ def _dfs_faults(section: str, dfs: DfsSettings, fault: Fault) -> None:
 def _operator_faults(config: OperatorConfig, fault: Fault) -> None:
     if config.urls["a"] == config.urls["b"]:
         fault("sites.b.url", "is the address of site a too", "site b's own address")
+    if (config.certificate is None) != (config.key is None):
+        missing = "key" if config.key is None else "certificate"
+        fault(missing, "is missing", "a certificate together with its key")
     monitor = config.monitor
     if 2 * monitor.interval_s > monitor.gap_max_s:
         fault("monitor.gap_max_s", f"is {monitor.gap_max_s:g}: no condition would ever hold from one look to the next",

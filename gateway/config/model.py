@@ -54,10 +54,14 @@ class SiteAddresses:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorConfig:
-    """The operator's file: how commands and clients reach both sites. [monitor] is for `twinlog monitor`."""
+    """The operator's file: how commands and clients reach both sites. [monitor] is for `twinlog monitor`. `ca`: who signed the
+    sites' certificates; `certificate` and `key`: what is shown to them. Clients read these by twinlog/addresses.py."""
 
     pair: Pair
     sites: SiteAddresses
+    ca: Path | None = None
+    certificate: Path | None = None
+    key: Path | None = None
     monitor: Thresholds = field(default_factory=Thresholds)
     sources: Annotated[Mapping[str, str], NotInFile()] = field(default_factory=dict, repr=False, compare=False)
 

@@ -25,13 +25,16 @@ from rich.markup import escape
 
 from gateway.config.loading import load_site_config
 from gateway.demo.child import start_child
-from gateway.demo.files import client_address, write_files
+from gateway.demo.files import CERTS, client_address, site_urls, write_files
 from gateway.demo.servers import Databases, child_environ, two_databases, two_hdfs
 from gateway.stopping import Stopped, ignore_signals, stopping
+from gateway.tls.issuing import CA
 from twinlog.decoding import OBJECT, decoded
 from twinlog.errors import ConfigError, TwinlogError, Unavailable, reason, words
 from twinlog.sites import Sites
 from twinlog.terminal import Exit, notes, out, print_json
+from twinlog.wire.http import Http
+from twinlog.wire.tls import Tls
 
 READY_DEADLINE_S = 60.0
 STOP_DEADLINE_S = 15.0
@@ -39,6 +42,7 @@ POLL_S = 0.1
 LOAD_ROWS = 50_000
 LOAD_DEADLINE_S = 60.0
 LOG_TAIL_LINES = 5
+_BESIDE, _PORT_MAX = 1000, 65_535
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +53,21 @@ class DemoPlan:
     dfs_sync: str = "hsync"  # of hdfs
     engine: str = "rocksdb"
     load: bool = True
+    tls: bool = False
 
     @property
     def urls(self) -> dict[str, str]:
-        return {site: f"http://127.0.0.1:{port}" for site, port in self.ports.items()}
+        return site_urls(self.ports, is_tls=self.tls)
+
+    @property
+    def peer_ports(self) -> dict[str, int] | None:
+        """Of the listeners for the other site; None: there are none."""
+        beside = _BESIDE if max(self.ports.values()) + _BESIDE <= _PORT_MAX else -_BESIDE
+        return {site: port + beside for site, port in self.ports.items()} if self.tls else None
+
+    @property
+    def ca(self) -> str:
+        return str(self.directory / CERTS / CA) if self.tls else ""
 
 
 def run_demo(plan: DemoPlan, *, as_json: bool) -> int:
@@ -65,8 +80,9 @@ def run_demo(plan: DemoPlan, *, as_json: bool) -> int:
             raise ConfigError(f"{setting} {given}: this release knows {', '.join(known)}")
     if plan.ports["a"] == plan.ports["b"]:
         raise ConfigError(f"--port-a and --port-b are both {plan.ports['a']}: give them different ports")
-    for site, port in plan.ports.items():
-        _check_free(plan.directory, site, port)
+    for ports in filter(None, (plan.ports, plan.peer_ports)):
+        for site, port in ports.items():
+            _check_free(plan.directory, site, port)
     note = plan.directory / "demo.json"
     note.unlink(missing_ok=True)
     processes: dict[str, subprocess.Popen[bytes]] = {}
@@ -75,7 +91,8 @@ def run_demo(plan: DemoPlan, *, as_json: bool) -> int:
             hdfs = around.enter_context(two_hdfs(plan.directory)) if plan.dfs == "hdfs" else None
             databases = around.enter_context(two_databases(plan.directory)) if plan.engine == "postgresql" else None
             configs = write_files(
-                plan.directory, plan.ports, engine=plan.engine, databases=databases, hdfs=hdfs, sync=plan.dfs_sync
+                plan.directory, plan.ports, engine=plan.engine, databases=databases, hdfs=hdfs, sync=plan.dfs_sync,
+                peer_ports=plan.peer_ports,
             )
             for path in configs.values():
                 load_site_config(path)
@@ -129,7 +146,7 @@ def _start(directory: Path, site: str, config: Path) -> subprocess.Popen[bytes]:
 
 def _wait_ready(plan: DemoPlan, processes: dict[str, subprocess.Popen[bytes]]) -> dict[str, Any]:
     """Until both sites answer, one is active and the other follows. The active's cluster document."""
-    with closing(Sites(plan.urls)) as pair:
+    with closing(Sites(plan.urls, http=Http(Tls(plan.ca)))) as pair:
         return _wait_active(plan, processes, pair)
 
 
@@ -169,7 +186,7 @@ def _document(plan: DemoPlan, processes: dict[str, subprocess.Popen[bytes]], con
             site: {"url": plan.urls[site], "pid": processes[site].pid, "config": str(configs[site])} for site in plan.ports
         },
         "operator_config": str(plan.directory / "operator.toml"),
-        "client": client_address(plan.urls),
+        "client": client_address(plan.urls), **({"ca": plan.ca} if plan.ca else {}),
     }
 
 
@@ -198,8 +215,9 @@ def _announce(
     where = document["operator_config"]
     url = document["sites"][active or "a"]["url"]
     console.print("\nTry:", style="bold")
-    console.print(f"  curl {url}/v1/cluster", soft_wrap=True)
-    console.print(f"  curl '{url}/v1/tables{'/flights/rows?limit=2' if loads else ''}'", soft_wrap=True)
+    curl = f"curl --cacert {escape(shlex.quote(document['ca']))}" if "ca" in document else "curl"
+    console.print(f"  {curl} {url}/v1/cluster", soft_wrap=True)
+    console.print(f"  {curl} '{url}/v1/tables{'/flights/rows?limit=2' if loads else ''}'", soft_wrap=True)
     console.print(f"  export TWINLOG_CONFIG={escape(where)}", soft_wrap=True)
     other = "b" if active == "a" else "a"
     scan = "scan flights" if loads else "load flights"

@@ -11,8 +11,12 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 from gateway.demo.servers import Databases, HdfsRoot
+from gateway.tls.issuing import CA, CRL, Issuer
 
 PAIR = "demo"
+CERTS = "certs"
+_HOSTS = ("127.0.0.1", "localhost")
+_CERTIFICATE_DAYS = 3650
 
 
 def client_address(urls: Mapping[str, str]) -> str:
@@ -21,22 +25,75 @@ def client_address(urls: Mapping[str, str]) -> str:
 
 def write_files(
     directory: Path, ports: Mapping[str, int], *, engine: str, databases: Databases | None = None,
-    hdfs: Mapping[str, HdfsRoot] | None = None, sync: str = "hsync",
+    hdfs: Mapping[str, HdfsRoot] | None = None, sync: str = "hsync", peer_ports: Mapping[str, int] | None = None,
 ) -> dict[str, Path]:
     """Site -> its configuration.
 
-    `databases`: of the engine postgresql. `hdfs`: of each site; None: directories. `sync`: of an HDFS.
+    `databases`: of the engine postgresql. `hdfs`: of each site; None: directories. `sync`: of an HDFS. `peer_ports`: of the
+    listeners for the other site, with which all is TLS; None: without TLS.
     """
     configs = {}
+    if peer_ports is not None:
+        _make_certificates(directory / CERTS)
     for site, peer in (("a", "b"), ("b", "a")):
         folder = directory / site
         (folder / "dfs").mkdir(parents=True, exist_ok=True)
         configs[site] = folder / "site.toml"
         storage, logs = _engine_toml(site, engine, databases), _dfs_toml(site, peer, hdfs, sync)
-        configs[site].write_text(_site_toml(directory, site, peer, ports, storage, logs), encoding="utf-8")
-    addresses = "".join(f'\n[sites.{site}]\nurl = "http://127.0.0.1:{port}"\n' for site, port in ports.items())
-    (directory / "operator.toml").write_text(f'pair = "{PAIR}"\n{addresses}', encoding="utf-8")
+        doors = _plain_toml(site, peer, ports) if peer_ports is None else _tls_toml(site, peer, ports, peer_ports)
+        configs[site].write_text(_site_toml(directory, site, doors, storage, logs), encoding="utf-8")
+    urls, ca = site_urls(ports, is_tls=peer_ports is not None), "" if peer_ports is None else f'ca = "{CERTS}/{CA}"\n'
+    addresses = "".join(f'\n[sites.{site}]\nurl = "{url}"\n' for site, url in urls.items())
+    (directory / "operator.toml").write_text(f'pair = "{PAIR}"\n{ca}{addresses}', encoding="utf-8")
     return configs
+
+
+def site_urls(ports: Mapping[str, int], *, is_tls: bool) -> dict[str, str]:
+    """Site -> the address for clients."""
+    return {site: f"{'https' if is_tls else 'http'}://127.0.0.1:{port}" for site, port in ports.items()}
+
+
+def _make_certificates(folder: Path) -> None:
+    """A CA and what it signs, once."""
+    if (folder / CA).exists():
+        return
+    issuer = Issuer(folder)
+    issuer.make_ca(PAIR, _CERTIFICATE_DAYS)
+    for site in ("a", "b"):
+        issuer.make_site(PAIR, site, _HOSTS, _CERTIFICATE_DAYS)
+
+
+def _plain_toml(site: str, peer: str, ports: Mapping[str, int]) -> str:
+    return f"""\
+[http]
+port = {ports[site]}
+
+[peer]
+site = "{peer}"
+url = "http://127.0.0.1:{ports[peer]}\""""
+
+
+def _tls_toml(site: str, peer: str, ports: Mapping[str, int], peer_ports: Mapping[str, int]) -> str:
+    own = f"""\
+certificate = "../{CERTS}/site-{site}.pem"
+key = "../{CERTS}/site-{site}.key\""""
+    return f"""\
+[http]
+port = {ports[site]}
+
+[http.tls]
+{own}
+
+[peer_http]
+port = {peer_ports[site]}
+{own}
+ca = "../{CERTS}/{CA}"
+crl = "../{CERTS}/{CRL}"
+
+[peer]
+site = "{peer}"
+url = "https://127.0.0.1:{peer_ports[peer]}"
+advertised_url = "https://127.0.0.1:{ports[peer]}\""""
 
 
 def _engine_toml(site: str, engine: str, databases: Databases | None) -> str:
@@ -57,7 +114,7 @@ def _dfs_toml(site: str, peer: str, hdfs: Mapping[str, HdfsRoot] | None, sync: s
     return f"[dfs.own]\n{own}\n\n[dfs.peer]\n{of_peer}"
 
 
-def _site_toml(directory: Path, site: str, peer: str, ports: Mapping[str, int], storage: str, logs: str) -> str:
+def _site_toml(directory: Path, site: str, doors: str, storage: str, logs: str) -> str:
     return f"""\
 # Written by `twinlog demo` at each start. `twinlog config show --config FILE` shows every setting there is.
 pair = "{PAIR}"
@@ -66,12 +123,7 @@ data_dir = "data"
 initial_active = "a"
 policy = "protect"
 
-[http]
-port = {ports[site]}
-
-[peer]
-site = "{peer}"
-url = "http://127.0.0.1:{ports[peer]}"
+{doors}
 
 {storage}
 

@@ -156,7 +156,7 @@ class Site:
         state = self.pair_state
         if state is None or state.active is None:
             return None
-        url = self.settings.http.url if state.active == self.site else self.settings.peer.url
+        url = self.settings.http.url if state.active == self.site else self.settings.peer.public_url
         return {"site": state.active, "url": url, "epoch": state.epoch}
 
     def _refusal(self, is_write: bool) -> TwinlogError:
@@ -426,7 +426,7 @@ class Site:
             self.event(Event.STEPPED_DOWN)
             await self.close_epoch(NotActive(
                 f"site {self.site} has handed over to {self.peer}",
-                active={"site": self.peer, "url": self.settings.peer.url, "epoch": self.epoch + 1},
+                active={"site": self.peer, "url": self.settings.peer.public_url, "epoch": self.epoch + 1},
             ))
         if self.active_epoch is not None:
             raise Conflict(f"site {self.site} is {self.role}: it must be drained before it steps down")

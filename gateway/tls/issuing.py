@@ -1,7 +1,7 @@
 """Makes a CA and certificates for those who have none: of a pair's sites and of clients, and the list of revoked ones.
 
-What always holds: keys are ECDSA on P-256, written 0600 before anything is in them; no file is replaced unless `replace` says so;
-a file is there whole or not at all. A site's certificate serves its public listener (its host names), the listener of the other
+What always holds: keys are ECDSA on P-256, in files that only their user reads; no file is replaced unless `replace` says so; a
+file is there whole or not at all. A site's certificate serves its public listener (its host names), the listener of the other
 site and the calls to it (its URI, identity.py); that of a client serves a client alone.
 """
 
@@ -98,7 +98,7 @@ class Issuer:
         builder = builder.add_extension(x509.ExtendedKeyUsage(uses), critical=False)
         if names:
             builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
-        authority = x509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key.public_key())  # type: ignore[arg-type]
+        authority = x509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key.public_key())
         return self._written(f"{stem}.pem", f"{stem}.key", builder.add_extension(authority, critical=False), key, ca_key)
 
     def _begun(

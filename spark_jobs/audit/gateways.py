@@ -17,6 +17,7 @@ from spark_jobs.audit.stopping import undisturbed
 from spark_jobs.job import Barrier, SiteSource
 from twinlog.errors import Conflict, NotActive, NotFound, Refused, TwinlogError, Unavailable
 from twinlog.sites import Sites
+from twinlog.wire.http import Http
 
 HELD_DEADLINE_S = 120.0
 LOOK_S = 20.0  # a site under load may take its time for an audit
@@ -37,7 +38,8 @@ class Gateways:
 
     def __init__(self, sites: Mapping[str, SiteSource]) -> None:
         self.sites = sites
-        self._gateways = Sites({name: site.url for name, site in sites.items()}, LOOK_S)
+        tls = next(iter(sites.values())).tls  # of a pair both are the same
+        self._gateways = Sites({name: site.url for name, site in sites.items()}, LOOK_S, Http(tls))
 
     def close(self) -> None:
         self._gateways.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 
 import httpx
 
@@ -12,16 +12,20 @@ from twinlog.errors import PeerError, words
 from twinlog.problem_documents import error_from_problem
 from twinlog.wire.exchange import Broken, Reply, SiteRequest
 from twinlog.wire.http import CONNECT_TIMEOUT_S, EVENT_HEADERS, EventLines, unfolded
+from twinlog.wire.tls import Tls, client_context, tls_words
 
 _NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.UnsupportedProtocol)
 
 
 class AsyncHttp:
-    def __init__(self, connections_max: int = 100, transport: httpx.AsyncBaseTransport | None = None) -> None:
+    def __init__(
+        self, connections_max: int = 100, transport: httpx.AsyncBaseTransport | None = None, tls: Tls | None = None
+    ) -> None:
+        """Raises ConfigError where a file of `tls` is wrong."""
         limits = httpx.Limits(max_connections=connections_max, max_keepalive_connections=connections_max)
         self._client = httpx.AsyncClient(
             headers={"Accept-Encoding": "identity"}, timeout=None, trust_env=False, limits=limits, transport=transport,
-            verify=ssl.create_default_context(),
+            verify=client_context(tls or Tls()),
         )
 
     async def close(self) -> None:
@@ -60,5 +64,12 @@ def _broken(error: httpx.HTTPError) -> Broken:
     if isinstance(error, httpx.TimeoutException):
         detail = "no connection in time" if isinstance(error, _NOT_SENT) else "no answer in time"
     else:
-        detail = words(error)
+        detail = next((tls_words(each) for each in _causes(error) if isinstance(each, ssl.SSLError)), words(error))
     return Broken(sent=not isinstance(error, _NOT_SENT), detail=detail)
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    """The error, and those that it was made of."""
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
