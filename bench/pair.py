@@ -19,6 +19,8 @@ from types import TracebackType
 from typing import Any, Self
 
 from twinlog.sites import Sites
+from twinlog.wire.http import Http
+from twinlog.wire.tls import Tls
 
 READY_S = 300.0  # two HDFS take their time
 MODE_S = 120.0
@@ -53,6 +55,7 @@ class Pair:
         self.log = folder.with_name(folder.name + ".log")
         self.host, self.port = "127.0.0.1", 0
         self.pids: dict[str, int] = {}
+        self.ca = ""  # of a pair with TLS
 
     def __enter__(self) -> Self:
         self.port, other = free_ports(2)
@@ -65,8 +68,10 @@ class Pair:
         except BaseException:
             self._stop()
             raise
-        self.pids = {site: int(entry["pid"]) for site, entry in json.loads(self.note.read_text())["sites"].items()}
-        self._sites = Sites({"a": f"http://{self.host}:{self.port}"}, look_s=30.0)
+        found = json.loads(self.note.read_text())
+        self.pids = {site: int(entry["pid"]) for site, entry in found["sites"].items()}
+        self.ca = found.get("ca", "")
+        self._sites = Sites({"a": found["sites"]["a"]["url"]}, look_s=30.0, http=Http(Tls(self.ca)))
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
