@@ -62,7 +62,8 @@ def main() -> int:
         return 1
     for name, each in found.items():
         rate, cost = (spread([one[place] for one in each]) for place in (0, 1))
-        assert rate is not None and cost is not None
+        assert rate is not None, "no round"
+        assert cost is not None, "no round"
         sys.stdout.write(
             f"{name:5} median {rate['median']:,.0f} writes/s ({rate['low']:,.0f} to {rate['high']:,.0f}), "
             f"{cost['median']:.1f} us of the event loop ({cost['low']:.1f} to {cost['high']:.1f})\n"

@@ -28,10 +28,13 @@ from gateway.http.flow import Flow
 from gateway.http.lingering import LingeringTransport
 from gateway.http.places import Guest, Places
 from gateway.http.target import read_target
+from gateway.logs import BoundedWarnings
 from twinlog.errors import MalformedBody, Unavailable, words
 
 PIECE_BYTES = 4096  # fed to the parser at once, outside of a body whose length is known
 _CHUNK_FRAME_BYTES = 32  # length, line ends and a short extension of one chunk
+_TLS_BEGINS = b"\x16\x03"
+_warnings = BoundedWarnings("gateway.http")
 _CONNECTIONS_OWN = (b"connection", b"proxy-connection", b"upgrade")
 
 
@@ -144,7 +147,7 @@ class DoorProtocol(HttpToolsProtocol):
             self._feed_without_upgrade(memoryview(piece)[upgrade.args[0] :])
             return
         except httptools.HttpParserError as error:
-            self._refuse(plain_problem(400, f"this is no HTTP request: {words(error)}"))
+            self._refuse(plain_problem(400, self._no_request(piece, words(error))))
             return
         if not self._arriving or self._begun > (not was_arriving):
             self._head_bytes = 0
@@ -156,6 +159,12 @@ class DoorProtocol(HttpToolsProtocol):
             self._frame_bytes = max(0, self._frame_bytes + len(piece) - self._explained)
             if self._frame_bytes > self.limits.head_bytes_max:
                 self._refuse(plain_problem(431, "the trailers or chunk extensions are too long: send none"))
+
+    def _no_request(self, piece: bytes | memoryview, why: str) -> str:
+        if bytes(piece[:2]) != _TLS_BEGINS:
+            return f"this is no HTTP request: {why}"
+        _warnings.warn("a client speaks TLS to a plain port", address=self._address)
+        return "TLS came, and this port speaks plain HTTP: write http:// in the address, or set up TLS at this site"
 
     def _feed_without_upgrade(self, rest: memoryview) -> None:
         """Parses a request that asks for another protocol as what it is without that wish.

@@ -20,6 +20,7 @@ from gateway.http.app import DoorApp
 from gateway.http.descriptors import BACKLOG_MAX
 from gateway.http.hot_path import hot_protocol
 from gateway.http.origins import VARY_ORIGIN
+from gateway.http.places import Places
 from gateway.http.protocol import ConnectionLimits, door_protocol
 from gateway.tls.handshake import TlsGate, behind_tls
 from twinlog.errors import ConfigError, reason, words
@@ -82,6 +83,7 @@ class HttpServer:
         self.port: int = listener.getsockname()[1]
         limits = settings.connections
         protocol: Any = hot_protocol(app, limits) if app.has_rows else door_protocol(limits)
+        self.places: Places = protocol.places
         if gate is not None:
             protocol = behind_tls(protocol, gate)
         config = uvicorn.Config(
