@@ -39,7 +39,7 @@ class AsyncHttp:
                 )
         except TimeoutError:
             return Broken(sent=True, detail=f"no answer within {request.timeout_s:g} s")
-        except httpx.HTTPError as error:
+        except (httpx.HTTPError, ssl.SSLError) as error:
             return _broken(error)
         return Reply(response.status_code, {name.lower(): value for name, value in response.headers.items()}, response.content)
 
@@ -55,12 +55,13 @@ class AsyncHttp:
                 async for line in response.aiter_lines():
                     if (data := lines.take(line)) is not None:
                         yield data
-        except httpx.HTTPError as error:
+        except (httpx.HTTPError, ssl.SSLError) as error:
             raise PeerError(f"{url}: the stream of events broke: {_broken(error).detail}", sent=True) from error
 
 
-def _broken(error: httpx.HTTPError) -> Broken:
-    """The reason why there is no answer, and whether the request may have reached the site."""
+def _broken(error: httpx.HTTPError | ssl.SSLError) -> Broken:
+    """The reason why there is no answer, and whether the request may have reached the site. httpx lets an alert of TLS pass as
+    what it is, once the handshake is done."""
     if isinstance(error, httpx.TimeoutException):
         detail = "no connection in time" if isinstance(error, _NOT_SENT) else "no answer in time"
     else:
