@@ -15,7 +15,7 @@ import ssl
 from contextlib import suppress
 from typing import Any
 
-READ_BYTES = 1 << 16  # asked of OpenSSL at once; one record has a quarter of it
+READ_BYTES = 1 << 14  # the most that a record has, and OpenSSL gives at once
 
 
 class TlsWire(asyncio.Transport, asyncio.Protocol):

@@ -33,8 +33,8 @@ def client_context(tls: Tls) -> ssl.SSLContext:
             context.load_cert_chain(tls.certificate, tls.key or None, lambda: "")
         except (ssl.SSLError, OSError) as error:
             raise ConfigError(
-                f"certificate {tls.certificate} and key {tls.key or tls.certificate} cannot be used: {system_words(error)}; give a "
-                "certificate and the key that belongs to it, without a passphrase (PEM)"
+                f"certificate {tls.certificate} and key {tls.key or tls.certificate} cannot be used: {system_words(error)}; "
+                "give a certificate and the key that belongs to it, without a passphrase (PEM)"
             ) from error
     return context
 

@@ -171,9 +171,11 @@ def test_both_clients_take_the_ca_of_the_address_file_of_the_argument_and_of_the
 ) -> None:
     """Where it is missing, the last word names the remedy."""
     patience = Patience(deadline_s=3.0, probe_timeout_s=3.0)
-    with site(shown(certificates)) as address:
-        with Client({"a": f"https://{address}"}, patience) as client, pytest.raises(Unavailable, match="give that CA as `ca`"):
-            client.cluster()
+    with (
+        site(shown(certificates)) as address, Client({"a": f"https://{address}"}, patience) as client,
+        pytest.raises(Unavailable, match="give that CA as `ca`"),
+    ):
+        client.cluster()
     (tmp_path / "operator.toml").write_text(
         'pair = "shop"\nca = "certs/ca.pem"\n[sites.a]\nurl = "https://x:1"\n[sites.b]\nurl = "https://x:2"\n'
     )
