@@ -124,8 +124,8 @@ def go(text: str, folder: Path, deadline_s: float = GO_S, *, tls: bool = False) 
     with running_pair(folder, (first, second), tls=tls), said.open("wb") as opened:
         environment = {name: value for name, value in os.environ.items() if not name.startswith("TWINLOG_")}
         shell = subprocess.Popen(
-            ["bash", "-c", script(found, (first, second), tls=tls)], cwd=folder, stdin=subprocess.DEVNULL, stdout=opened, stderr=opened,
-            start_new_session=True, env=environment,
+            ["bash", "-c", script(found, (first, second), tls=tls)], cwd=folder, stdin=subprocess.DEVNULL, stdout=opened,
+            stderr=opened, start_new_session=True, env=environment,
         )
         try:
             code: int | None = shell.wait(deadline_s)
