@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from gateway.config.model import OperatorConfig, SiteConfig
 from gateway.config.reading import Fault, Reader
-from gateway.config.security import security_faults
+from gateway.config.security import client_faults, security_faults
 from remote_log.dfs.opening import DfsSettings
 from switchover.monitor.findings import Thresholds
 from twinlog.addresses import is_address
@@ -173,9 +173,7 @@ def _dfs_faults(section: str, dfs: DfsSettings, fault: Fault) -> None:
 def _operator_faults(config: OperatorConfig, fault: Fault) -> None:
     if config.urls["a"] == config.urls["b"]:
         fault("sites.b.url", "is the address of site a too", "site b's own address")
-    if (config.certificate is None) != (config.key is None):
-        missing = "key" if config.key is None else "certificate"
-        fault(missing, "is missing", "a certificate together with its key")
+    client_faults(config, fault)
     monitor = config.monitor
     if 2 * monitor.interval_s > monitor.gap_max_s:
         fault("monitor.gap_max_s", f"is {monitor.gap_max_s:g}: no condition would ever hold from one look to the next",

@@ -12,6 +12,8 @@ from pathlib import Path
 
 from gateway.config.model import OperatorConfig, SiteConfig
 from gateway.config.reading import Fault
+from twinlog.errors import ConfigError
+from twinlog.wire.tls import Tls, client_context
 
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 _LOCAL_NAMES = ("localhost", "ip6-localhost")
@@ -30,6 +32,27 @@ def security_faults(config: SiteConfig, fault: Fault) -> None:
             f"{'is' if len(missing) == 1 else 'are'} missing",
             "127.0.0.1; or these sections (docs/security.md); or `insecure = true` at the top of the file, on a closed network",
         )
+
+
+def client_faults(config: OperatorConfig, fault: Fault) -> None:
+    """Files of TLS that a client cannot use."""
+    if (config.certificate is None) != (config.key is None):
+        missing = "key" if config.key is None else "certificate"
+        fault(missing, "is missing", "a certificate together with its key")
+        return
+    for key, tls, allowed in (
+        ("ca", Tls(ca=_text(config.ca)), "the certificates of CAs (PEM)"),
+        ("certificate", Tls(certificate=_text(config.certificate), key=_text(config.key)), "a certificate and its key (PEM)"),
+    ):
+        try:
+            if any(tls):
+                client_context(tls)
+        except ConfigError as error:
+            fault(key, f"cannot be used: {error.message}", allowed)
+
+
+def _text(path: Path | None) -> str:
+    return "" if path is None else str(path)
 
 
 def missing_protection(config: SiteConfig) -> list[str]:

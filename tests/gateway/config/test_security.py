@@ -98,9 +98,13 @@ def test_an_operators_certificate_comes_with_its_key(folder: Path) -> None:
     assert (config.ca, config.key) == (folder / "certs/ca.pem", folder / "certs/site-a.key")
     (folder / "certs/site-a.key").chmod(0o644)
     assert [warning["key"] for warning in config_warnings(config)] == ["key"]
-    path.write_text(f'pair = "shop"\ncertificate = "certs/site-a.pem"\n{sites}')
-    with pytest.raises(ConfigError) as caught:
-        load_operator_config(path, {})
-    found = caught.value.fields["faults"]
-    assert isinstance(found, list)
-    assert [fault["key"] for fault in found] == ["key"]
+    for text, keys in (
+        ('certificate = "certs/site-a.pem"\n', ["key"]), ('ca = "absent.pem"\n', ["ca"]),
+        ('ca = "certs/site-a.key"\ncertificate = "certs/site-a.pem"\nkey = "certs/site-b.key"\n', ["ca", "certificate"]),
+    ):
+        path.write_text(f'pair = "shop"\n{text}{sites}')
+        with pytest.raises(ConfigError) as caught:
+            load_operator_config(path, {})
+        found = caught.value.fields["faults"]
+        assert isinstance(found, list)
+        assert [fault["key"] for fault in found] == keys

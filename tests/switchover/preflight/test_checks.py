@@ -48,7 +48,7 @@ def test_ids_are_stable() -> None:
         "pair.config-agrees",
         "peer.answers", "peer.role", "site.role", "standby.base-complete", "mode.sync", "replication.lag",
         "read-lease.proved", "remote-log.found", "remote-log.open-leases", "remote-log.writable", "dfs.own-writable",
-        "wal.disk-space", "clock.skew", "journal.unfinished", "audit-recent",
+        "wal.disk-space", "clock.skew", "journal.unfinished", "audit-recent", "listeners.guarded",
     ]
     with pytest.raises(InvalidInput, match="switchover, failover, rejoin"):
         judge(facts("promotion"))
