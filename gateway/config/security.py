@@ -1,4 +1,4 @@
-"""What a configuration says of who gets in: its faults, and what `twinlog config check` warns of.
+"""Judges what a configuration says of who gets in: its faults, and what `twinlog config check` warns of.
 
 What always holds: a listener that other machines reach needs TLS, identities and a listener of its own for the other site, or
 the file says `insecure = true`; every file of TLS is read at the start, and a wrong one is a fault.
@@ -78,7 +78,7 @@ def is_loopback(host: str) -> bool:
 
 
 def config_warnings(config: SiteConfig | OperatorConfig) -> list[dict[str, str]]:
-    """What a sound configuration leaves open: each with `key` and `problem`."""
+    """Returns what a sound configuration leaves open, each with `key` and `problem`."""
     found = []
     if isinstance(config, SiteConfig):
         if config.insecure:
@@ -106,7 +106,7 @@ def _keys_of(config: SiteConfig | OperatorConfig) -> dict[str, Path]:
 
 
 def _file_faults(config: SiteConfig, fault: Fault) -> None:
-    """What reads certificates is imported here: commands that are typed in the middle of a failover do not wait for it."""
+    """Reads the certificates. What does is imported here: commands in the middle of a failover do not wait for it."""
     from gateway.tls.contexts import TlsFiles, peer_listener_context, public_context
 
     http, peer_http = config.http.tls, config.peer_http

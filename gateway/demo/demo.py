@@ -61,7 +61,7 @@ class DemoPlan:
 
     @property
     def peer_ports(self) -> dict[str, int] | None:
-        """Of the listeners for the other site; None: there are none."""
+        """Returns the ports of the listeners for the other site; None: there are none."""
         beside = _BESIDE if max(self.ports.values()) + _BESIDE <= _PORT_MAX else -_BESIDE
         return {site: port + beside for site, port in self.ports.items()} if self.tls else None
 

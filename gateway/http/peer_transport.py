@@ -31,7 +31,7 @@ _T = TypeVar("_T")
 
 
 class PeerTls(Protocol):
-    """How the other site is known (gateway/tls/site_tls.py)."""
+    """Knows the other site by its certificate (gateway/tls/site_tls.py)."""
 
     def caller(self) -> ssl.SSLContext | None:
         """The context of a new connection; None: the other site is known by its host name alone."""

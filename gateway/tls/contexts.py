@@ -37,7 +37,7 @@ class TlsFiles(ConfigError):
 
 
 def public_context(settings: HttpTlsSettings, now: datetime | None = None) -> ssl.SSLContext:
-    """Of the public listener: client certificates are asked for where there is a CA for them. Raises TlsFiles."""
+    """Makes that of the public listener, which asks for client certificates where there is a CA for them. Raises TlsFiles."""
     context = _server(settings.certificate, settings.key, _faults(settings, ("client_ca",), now))
     if settings.client_ca is not None:
         context.load_verify_locations(settings.client_ca)
@@ -46,7 +46,7 @@ def public_context(settings: HttpTlsSettings, now: datetime | None = None) -> ss
 
 
 def peer_listener_context(settings: PeerHttpSettings, now: datetime | None = None) -> ssl.SSLContext:
-    """Of the listener of the other site: nobody comes in without a certificate of the CA. Raises TlsFiles."""
+    """Makes that of the listener of the other site: nobody comes in without a certificate of the CA. Raises TlsFiles."""
     context = _server(settings.certificate, settings.key, _faults(settings, ("ca", "crl"), now))
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.num_tickets = 0
@@ -55,7 +55,7 @@ def peer_listener_context(settings: PeerHttpSettings, now: datetime | None = Non
 
 
 def peer_caller_context(settings: PeerHttpSettings, now: datetime | None = None) -> ssl.SSLContext:
-    """Of the calls to the other site: it is known by its URI (identity.py), and no host name is looked at. Raises TlsFiles."""
+    """Makes that of calls to the other site, which is known by its URI (identity.py) and by no host name. Raises TlsFiles."""
     found = _faults(settings, ("ca", "crl"), now)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
@@ -122,7 +122,7 @@ def _trust(context: ssl.SSLContext, settings: PeerHttpSettings) -> None:
 def _faults(
     settings: HttpTlsSettings | PeerHttpSettings, trusted: tuple[str, ...], now: datetime | None
 ) -> list[TlsFault]:
-    """What is wrong with each file by itself. `now`: the clock's, unless it is given."""
+    """Returns what is wrong with each file by itself. `now`: the clock's, unless it is given."""
     now, found, files = now or datetime.now(UTC), [], files_of(settings)
     for key in ("certificate", "key", *trusted):
         if key not in files:

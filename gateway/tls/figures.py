@@ -1,4 +1,4 @@
-"""What the listeners of a site count of TLS, for Prometheus and for the log.
+"""The listeners of a site count what happens to TLS, for Prometheus and for the log.
 
 What always holds: a refusal is counted each time, and logged with a bound: a stranger fills no log.
 """

@@ -30,8 +30,8 @@ _LAST_WORDS_S = 2.0  # for a refused client to read why
 
 @dataclass(frozen=True, slots=True)
 class TlsGate:
-    """What one listener asks of those who come. `context`: of the newest files. `judge`: what is wrong with a certificate that
-    the CA signed, or nothing."""
+    """Says what one listener asks of those who come. `context`: of the newest files. `judge`: what is wrong with a certificate
+    that the CA signed, or nothing."""
 
     listener: str
     context: Callable[[], ssl.SSLContext]

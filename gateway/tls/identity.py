@@ -1,4 +1,4 @@
-"""Who a site is, by its certificate: a URI among its subject alternative names, `twinlog://PAIR/SITE`.
+"""A site is known by its certificate: by a URI among its subject alternative names, `twinlog://PAIR/SITE`.
 
 What always holds: host names, addresses and common names make nobody a site; a certificate that names two sites is none's.
 

@@ -1,7 +1,4 @@
-"""The sections [http.tls] and [peer_http] of a site: what its listeners show, and whom they let in.
-
-This module is pure.
-"""
+"""The sections [http.tls] and [peer_http] of a site: what its listeners show, and whom they let in."""
 
 from __future__ import annotations
 

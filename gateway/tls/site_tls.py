@@ -91,7 +91,7 @@ class SiteTls:
         return found | self.figures.all() if len(found) > 1 else found
 
     def notices(self, now: datetime | None = None) -> list[str]:
-        """What an operator is to know, though nothing fails yet."""
+        """Returns what an operator is to know, though nothing fails yet."""
         found, now = [], now or datetime.now(UTC)
         if self._insecure:
             found.append("insecure = true: whoever reaches this site's listener reads, writes and changes roles")

@@ -276,7 +276,7 @@ def _many(value: Any, parts: Sequence[tuple[str, str]]) -> str:
 
 
 def notices(known: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """What is open or will end, though nothing fails yet: of listeners and certificates."""
+    """Returns what the sites say of their listeners and certificates, though nothing fails yet."""
     return [f"site {site}: {notice}" for site, document in known.items() for notice in document.get("notices") or ()]
 
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 import ssl
 from typing import NamedTuple
 
-from twinlog.errors import ConfigError
-from twinlog.errors import reason as system_words
+from twinlog.errors import ConfigError, reason, words
 
 
 class Tls(NamedTuple):
@@ -26,27 +25,27 @@ def client_context(tls: Tls) -> ssl.SSLContext:
     try:
         context = ssl.create_default_context(cafile=tls.ca or None)
     except (ssl.SSLError, OSError) as error:
-        raise ConfigError(f"ca: {tls.ca} is no file of CA certificates (PEM): {system_words(error)}") from error
+        raise ConfigError(f"ca: {tls.ca} is no file of CA certificates (PEM): {reason(error)}") from error
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     if tls.certificate:
         try:
             context.load_cert_chain(tls.certificate, tls.key or None, lambda: "")
         except (ssl.SSLError, OSError) as error:
             raise ConfigError(
-                f"certificate {tls.certificate} and key {tls.key or tls.certificate} cannot be used: {system_words(error)}; "
+                f"certificate {tls.certificate} and key {tls.key or tls.certificate} cannot be used: {reason(error)}; "
                 "give a certificate and the key that belongs to it, without a passphrase (PEM)"
             ) from error
     return context
 
 
 def tls_words(error: BaseException) -> str:
-    """What an error of TLS means and what to do; for another error its own words."""
+    """Returns what an error of TLS means and what to do; for another error its own words."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return _VERIFICATION.get(error.verify_code, f"the certificate of the other end is refused: {error.verify_message}")
     if isinstance(error, ssl.SSLError):
-        reason = getattr(error, "reason", None) or ""  # an error that OpenSSL did not make has none
-        return _REASONS.get(reason) or f"TLS failed: {(reason or str(error)).replace('_', ' ').lower()}"
-    return str(error).strip() or type(error).__name__
+        name = getattr(error, "reason", None) or ""  # an error that OpenSSL did not make has none
+        return _REASONS.get(name) or f"TLS failed: {(name or words(error)).replace('_', ' ').lower()}"
+    return words(error)
 
 
 _CLOCK = "is the clock right on both machines?"

@@ -51,7 +51,7 @@ async def test_a_handshake_that_is_not_done_in_time_ends(certificates: Certifica
 
 
 async def _read(reader: asyncio.StreamReader) -> bytes:
-    """What comes until the end, which may be a reset."""
+    """Returns all until the end, which may be a reset."""
     try:
         return await asyncio.wait_for(reader.read(), 60)
     except ConnectionError:

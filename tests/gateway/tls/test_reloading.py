@@ -27,7 +27,7 @@ def renewed(certificates: Certificates) -> Issued:
 
 
 async def serial_at(certificates: Certificates, server: HttpServer) -> str:
-    """Of the certificate that a new connection is shown."""
+    """Returns that of the certificate which a new connection is shown."""
     _, writer = await asyncio.open_connection(HOST, server.port, ssl=client_of(certificates))
     try:
         return str(writer.get_extra_info("peercert")["serialNumber"])

@@ -79,7 +79,7 @@ async def test_a_client_that_still_sends_reads_why_it_was_refused(certificates: 
 
 
 async def test_a_client_that_reads_nothing_holds_up_the_site_no_longer_than_a_plain_one(certificates: Certificates) -> None:
-    """What it does not read is bounded by the loop's buffer, and its connection ends."""
+    """The loop's buffer bounds what it does not read, and its connection ends."""
     limits = ConnectionLimits(request_read_s=0.5)
     async with public_door(site_tls(certificates.site("a")), limits) as (server, _):
         reader, writer = await connected(certificates, server.port)

@@ -100,7 +100,7 @@ class Certificates:
 
 
 def site_tls(http: HttpTlsSettings | None = None, peer_http: PeerHttpSettings | None = None, peer: str = "b") -> SiteTls:
-    """Of the site whose other one is `peer`."""
+    """Makes that of the site whose other one is `peer`."""
     return SiteTls(PAIR, peer, http, peer_http, insecure=False, now_s=time.monotonic)
 
 

@@ -169,7 +169,7 @@ def test_a_site_that_wants_a_certificate(certificates: Certificates, ask: Ask) -
 def test_both_clients_take_the_ca_of_the_address_file_of_the_argument_and_of_the_environment(
     certificates: Certificates, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where it is missing, the last word names the remedy."""
+    """The error of a client without one names the remedy."""
     patience = Patience(deadline_s=3.0, probe_timeout_s=3.0)
     with (
         site(shown(certificates)) as address, Client({"a": f"https://{address}"}, patience) as client,

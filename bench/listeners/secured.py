@@ -1,4 +1,4 @@
-"""`python -m bench.secured`: what TLS costs a single-row write, over connections that stay open.
+"""`python -m bench.listeners.secured`: what TLS costs a single-row write, over connections that stay open.
 
 Two pairs, one plain and one with TLS to clients and between its sites, each measured in turn and in the other order each time:
 writes a second, and the CPU that site a's event loop takes for one. The load generator shares the machine, and speaks TLS
@@ -31,7 +31,8 @@ def rounds(pairs: dict[str, Pair], count: int, seconds: float, connections: int)
             pair = pairs[name]
             workload = Workload("put", "single", keys=KEYS, seed=number)
             before = spent(pair)[_LOOP]
-            result = load(LoadPlan(pair.host, pair.port, connections, workload, seconds=seconds, warm_up_s=0.0, ca=pair.ca))
+            plan = LoadPlan(pair.host, pair.port, connections, workload, seconds=seconds, warm_up_s=0.0, ca=pair.ca)
+            result = load(plan)
             if result.failures or not result.count:
                 raise BenchError(f"{name}: {result.count} writes succeeded, and failed: {result.failures}")
             each = result.per_second, (spent(pair)[_LOOP] - before) / result.count
@@ -42,7 +43,7 @@ def rounds(pairs: dict[str, Pair], count: int, seconds: float, connections: int)
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="bench.secured", description="Measure PUT with TLS against plain, interleaved.")
+    parser = argparse.ArgumentParser(prog="secured", description="Measure PUT with TLS against plain, interleaved.")
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--seconds", type=float, default=4.0)
     parser.add_argument("--connections", type=int, default=64)
@@ -58,7 +59,7 @@ def main() -> int:
             rounds(pairs, 1, chosen.seconds, chosen.connections)  # what is slow once
             found = rounds(pairs, chosen.rounds, chosen.seconds, chosen.connections)
     except BenchError as error:
-        sys.stderr.write(f"bench.secured: {error}\n")
+        sys.stderr.write(f"bench.listeners.secured: {error}\n")
         return 1
     for name, each in found.items():
         rate, cost = (spread([one[place] for one in each]) for place in (0, 1))
