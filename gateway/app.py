@@ -21,6 +21,7 @@ import structlog
 
 from gateway.api.api_context import ApiContext
 from gateway.config.model import SiteConfig
+from gateway.config.security import missing_protection
 from gateway.http.app import DoorApp
 from gateway.http.descriptors import fitting
 from gateway.http.peer_transport import HttpTransport
@@ -187,7 +188,8 @@ async def serve(config: SiteConfig, failpoints: Failpoints | None = None) -> Non
         loop.add_signal_handler(number, stop.set)
     loop.add_signal_handler(signal.SIGHUP, _outlive_terminal)
     tls = SiteTls(
-        config.pair, config.peer.site, config.http.tls, config.peer_http, insecure=config.insecure, now_s=time.monotonic
+        config.pair, config.peer.site, config.http.tls, config.peer_http, now_s=time.monotonic,
+        insecure=config.insecure and bool(missing_protection(config)),
     )
     async with opened_site(config, failpoints or Failpoints(), tls) as (site, operations):
         site.notices, site.door_figures = tls.notices, tls.metrics

@@ -25,6 +25,12 @@ class Guest(Protocol):
         """Leaves its place at once, and closes."""
 
 
+class Front(Guest, Protocol):
+    """A connection that is still coming in, and hands its place to the protocol behind it (gateway/tls/handshake.py)."""
+
+    address: str
+
+
 class Places:
     """Counts for all protocols of one door."""
 

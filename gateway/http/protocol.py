@@ -26,7 +26,7 @@ from gateway.api.problems import Answer, answer_for, plain_problem
 from gateway.api.request import FOLLOW, is_write_method
 from gateway.http.flow import Flow
 from gateway.http.lingering import LingeringTransport
-from gateway.http.places import Guest, Places
+from gateway.http.places import Front, Places
 from gateway.http.target import read_target
 from gateway.logs import BoundedWarnings
 from twinlog.errors import MalformedBody, Unavailable, words
@@ -52,7 +52,7 @@ class DoorProtocol(HttpToolsProtocol):
     limits = ConnectionLimits()
     places: Places  # of all protocols of one door
     flow: Flow
-    front: Guest | None = None  # held this connection's place while it came in (gateway/tls/handshake.py)
+    front: Front | None = None  # held this connection's place while it came in
     client_certificates: tuple[str, ...] = ()  # PEM, that of the client first; empty: it showed none, or there is no TLS
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -75,7 +75,7 @@ class DoorProtocol(HttpToolsProtocol):
         self._followed_since: float | None = None  # since this moment the answer is a stream of events
         self._idle_s: float | None = None  # since this moment nothing is asked; None: a request is under way
         self._last_answer: Answer | None = None  # of a refusal, when those under way are answered; nothing is parsed any more
-        self._address = self.client[0] if self.client else ""
+        self._address = self.front.address if self.front else self.client[0] if self.client else ""
         self._timer: asyncio.TimerHandle | None = None
         secured: ssl.SSLObject | None = wire.get_extra_info("ssl_object")
         if secured is not None and (shown := secured.getpeercert(binary_form=True)):

@@ -48,15 +48,17 @@ class Handshake(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._secured: ssl.SSLObject | None = None  # None: nothing came yet
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._timer: asyncio.TimerHandle | None = None
         self._is_over = False  # refused, or handed over
         self._has_place = False
+        self.address = ""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._raw = cast(asyncio.Transport, transport)  # uvloop's is not derived from it
         peer = transport.get_extra_info("peername")
-        self._address = str(peer[0]) if peer else ""
+        self.address = str(peer[0]) if peer else ""
         self._since_s = self._loop.time()
-        self._has_place = self._door.places.enter(self._address, self)
+        self._has_place = self._door.places.enter(self.address, self)
         if not self._has_place:
             self._is_over = True
             self._raw.abort()
@@ -69,7 +71,7 @@ class Handshake(asyncio.Protocol):
 
     def eof_received(self) -> None:
         if not self._is_over and self._secured is not None:
-            self._failed("the connection ended in the handshake")
+            self._failed("the client ended it: it may refuse the certificate shown here, and says why itself")
 
     def data_received(self, data: bytes) -> None:
         if self._is_over:
@@ -107,7 +109,7 @@ class Handshake(asyncio.Protocol):
     def _admit(self, secured: ssl.SSLObject) -> None:
         wrong = self._gate.judge(secured.getpeercert())
         if wrong:
-            self._gate.figures.peer_refused(self._address, self._gate.listener, wrong)
+            self._gate.figures.peer_refused(self.address, self._gate.listener, wrong)
             refused = HTTPException(403, f"the listener of the other site refuses this caller: {wrong}")
             self._refuse(answer_for(refused, is_write=False), secured)
             return
@@ -122,18 +124,18 @@ class Handshake(asyncio.Protocol):
 
     def _failed(self, why: str) -> None:
         """The alert says to the client what it may know."""
-        self._gate.figures.handshake_failed(self._address, self._gate.listener, why)
+        self._gate.figures.handshake_failed(self.address, self._gate.listener, why)
         self._last_words(self._outgoing.read())
 
     def _late(self) -> None:
         if not self._is_over:
             seconds = f"{self._gate.handshake_s:g} s"
-            self._gate.figures.handshake_failed(self._address, self._gate.listener, f"it was not done within {seconds}")
+            self._gate.figures.handshake_failed(self.address, self._gate.listener, f"it was not done within {seconds}")
         self._end()
         self._raw.abort()
 
     def _refuse_plain(self) -> None:
-        self._gate.figures.plain(self._address, self._gate.listener)
+        self._gate.figures.plain(self.address, self._gate.listener)
         self._refuse(plain_problem(400, "this port speaks TLS, and plain HTTP came: write https:// in the address"), None)
 
     def _refuse(self, answer: Answer, secured: ssl.SSLObject | None) -> None:
@@ -152,7 +154,7 @@ class Handshake(asyncio.Protocol):
     def _last_words(self, content: bytes) -> None:
         """Sends them, and drops what still comes for a moment: a reset would take them from the client."""
         self._is_over = True
-        self._timer.cancel()
+        self._disarm()
         self._raw.write(content)
         if self._raw.can_write_eof():
             self._raw.write_eof()
@@ -161,10 +163,14 @@ class Handshake(asyncio.Protocol):
     def _end(self) -> None:
         if self._has_place:
             self._has_place = False
-            self._door.places.leave(self._address, self)
-        if hasattr(self, "_timer"):
-            self._timer.cancel()
+            self._door.places.leave(self.address, self)
+        self._disarm()
         self._state.connections.discard(self)
+
+    def _disarm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
 
 def behind_tls(protocol: Callable[..., Any], gate: TlsGate) -> Callable[..., Handshake]:

@@ -23,7 +23,8 @@ def test_a_pair_is_set_up_with_three_commands_and_the_files_are_sound(tmp_path: 
     assert "The CA of pair shop is valid until" in made.stdout
     assert "certs/ca.key" in made.stdout
     for site in "ab":
-        done = twinlog(tmp_path, "certs", "site", site, "--pair", "shop", "--host", "127.0.0.1", "--host", "gw.example", "--json")
+        hosts = ("--host", "127.0.0.1", "--host", "gw.example")
+        done = twinlog(tmp_path, "certs", "site", site, "--pair", "shop", *hosts, "--json")
         assert set(json.loads(done.stdout)) == {"certificate", "key", "not_after"}
     files = 'certificate = "certs/site-a.pem"\nkey = "certs/site-a.key"\n'
     path = write(tmp_path, f'{GOOD}[http.tls]\n{files}[peer_http]\n{files}ca = "certs/ca.pem"\ncrl = "certs/crl.pem"\n')

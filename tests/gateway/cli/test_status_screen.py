@@ -89,7 +89,8 @@ def test_the_status_asks_the_site_that_would_take_over() -> None:
 
 def test_notices_are_shown_and_are_no_blockers() -> None:
     notice = "insecure = true: whoever reaches this site's listener reads, writes and changes roles"
-    answers = {"a": {**STANDBY, "site": "a", "role": "ACTIVE", "mode": "sync", "notices": [notice]}, "b": {**STANDBY, "notices": []}}
+    active = {**STANDBY, "site": "a", "role": "ACTIVE", "mode": "sync", "notices": [notice]}
+    answers = {"a": active, "b": {**STANDBY, "notices": []}}
     assert f"! site a: {notice}" in screen(None, answers)
     assert blockers(answers) == []
 
