@@ -106,10 +106,10 @@ class _Answering:
 
 
 def build_app(
-    service: SiteService, config: HttpSettings, *, now_s: Callable[[], float], new_id: Callable[[], str], part: Part = "all"
+    service: SiteService, config: HttpSettings, *, now_s: Callable[[], float], new_id: Callable[[], str]
 ) -> DoorApp:
-    """The door, to be served by server.py."""
-    return DoorApp(ApiContext(service, config, now_s=now_s, new_id=new_id), part)
+    """The door with all routes, to be served by server.py."""
+    return DoorApp(ApiContext(service, config, now_s=now_s, new_id=new_id))
 
 
 @cache
