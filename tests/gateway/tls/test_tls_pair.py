@@ -19,6 +19,8 @@ import pytest
 
 from bench.pair import Pair
 from gateway.tls.issuing import Issuer
+from spark_jobs.audit.gateways import Gateways
+from spark_jobs.audit.sites import load_pair
 from tests.processes import wait_for
 from twinlog import AsyncClient, Client, Patience
 from twinlog.sites import Sites
@@ -61,6 +63,18 @@ def test_every_client_reaches_the_pair_by_the_operators_file(pair: Pair) -> None
     assert (done.returncode, json.loads(done.stdout)["blockers"], json.loads(done.stdout)["notices"]) == (0, [], [])
     checked = twinlog(pair, "validate", "--json")
     assert {check["id"]: check["status"] for check in json.loads(checked.stdout)["checks"]}["listeners.guarded"] == "ok"
+
+
+def test_a_load_and_an_audits_calls_reach_the_pair_too(pair: Pair, tmp_path: Path) -> None:
+    """An audit by the operator's file, by the demo's and by a site's own."""
+    rows = tmp_path / "rows.csv"
+    rows.write_text("k,v\n1,x\n2,y\n")
+    done = twinlog(pair, "load", str(rows), "--table", "loaded", "--key", "k", "--json")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert json.loads(done.stdout)["rows"] == 2
+    for file in (Path(config(pair)), pair.note, pair.folder / "a" / "site.toml"):
+        with closing(Gateways(load_pair(file).sites)) as gateways:
+            assert gateways.active() == "a"
 
 
 def test_without_the_ca_the_command_line_says_what_is_missing(pair: Pair, tmp_path: Path) -> None:

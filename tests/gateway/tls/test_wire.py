@@ -71,7 +71,8 @@ async def test_a_client_that_still_sends_reads_why_it_was_refused(certificates: 
 
 def _sent_before_read(context: ssl.SSLContext, port: int) -> bytes:
     with socket.create_connection((HOST, port), 60) as plain, context.wrap_socket(plain, server_hostname=HOST) as client:
-        client.sendall(f"POST /v1/tables/flights/rows:mutate {HEAD}connection: close\r\ncontent-length: 30000000\r\n\r\n".encode())
+        head = f"POST /v1/tables/flights/rows:mutate {HEAD}connection: close\r\ncontent-length: 30000000\r\n\r\n"
+        client.sendall(head.encode())
         for _ in range(100):
             client.sendall(b" " * 300_000)
         return client.recv(1 << 16)
