@@ -26,6 +26,7 @@ READY_S = 300.0  # two HDFS take their time
 MODE_S = 120.0
 STOP_S = 120.0  # the sites, then what they rest on
 POLL_S = 0.05
+PORT_OPTIONS = ("--port-a", "--port-b", "--peer-port-a", "--peer-port-b")  # of `twinlog demo`
 TWINLOG = (sys.executable, "-m", "twinlog")
 PAUSES = ("collector", "apply", "snapshot")  # metrics of what holds up the active: garbage, RocksDB's stalls, barriers
 _BUCKET = re.compile(r'twinlog_(\w+)_seconds_bucket\{le="([^"]+)"\}')
@@ -58,9 +59,10 @@ class Pair:
         self.ca = ""  # of a pair with TLS
 
     def __enter__(self) -> Self:
-        self.port, other = free_ports(2)
-        command = [*self.prefix, *TWINLOG, "demo", "--dir", str(self.folder), "--port-a", str(self.port),
-                   "--port-b", str(other), "--json", "--no-load", *self.options]
+        ports = dict(zip(PORT_OPTIONS, free_ports(len(PORT_OPTIONS)), strict=True))
+        self.port = ports["--port-a"]
+        command = [*self.prefix, *TWINLOG, "demo", "--dir", str(self.folder), "--json", "--no-load", *self.options,
+                   *(word for option, port in ports.items() for word in (option, str(port)))]
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
         try:

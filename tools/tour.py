@@ -83,7 +83,10 @@ def script(found: list[Block], ports: tuple[int, int], *, tls: bool = False) -> 
 @contextmanager
 def running_pair(folder: Path, ports: tuple[int, int], *, tls: bool = False) -> Iterator[None]:
     """Starts what `make run` starts, in `folder`/demo. Raises TourError when it does not come up."""
-    command = [sys.executable, "-m", "twinlog", "demo", "--dir", str(folder / "demo"), *(["--tls"] if tls else [])]
+    command = [sys.executable, "-m", "twinlog", "demo", "--dir", str(folder / "demo")]
+    if tls:
+        between = free_ports(2)
+        command += ["--tls", "--peer-port-a", str(between[0]), "--peer-port-b", str(between[1])]
     log = folder / "demo.log"
     with log.open("wb") as opened:
         process = start_child(

@@ -50,6 +50,8 @@ def demo(
     dfs_sync: Annotated[str, typer.Option("--dfs-sync", help="Of hdfs: hsync (on the disks), hflush.")] = "hsync",
     engine: Annotated[str, typer.Option("--engine", help="What keeps the rows: rocksdb, postgresql, sqlite.")] = "rocksdb",
     tls: Annotated[bool, typer.Option("--tls", help="TLS everywhere, with a CA of its own in DIR/certs.")] = False,
+    peer_a: Annotated[int, typer.Option("--peer-port-a", min=1, max=65535, help="With --tls: where site b calls a.")] = 9401,
+    peer_b: Annotated[int, typer.Option("--peer-port-b", min=1, max=65535, help="With --tls: where site a calls b.")] = 9402,
     no_load: Annotated[bool, typer.Option("--no-load", help="Do not load the flights.")] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -58,7 +60,7 @@ def demo(
 
     plan = DemoPlan(
         directory.expanduser().resolve(), {"a": port_a, "b": port_b}, dfs=dfs, dfs_sync=dfs_sync, engine=engine,
-        load=not no_load, tls=tls,
+        load=not no_load, peer_ports={"a": peer_a, "b": peer_b} if tls else None,
     )
     raise typer.Exit(run_demo(plan, as_json=as_json))
 

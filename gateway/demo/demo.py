@@ -42,7 +42,6 @@ POLL_S = 0.1
 LOAD_ROWS = 50_000
 LOAD_DEADLINE_S = 60.0
 LOG_TAIL_LINES = 5
-_BESIDE, _PORT_MAX = 1000, 65_535
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,21 +52,15 @@ class DemoPlan:
     dfs_sync: str = "hsync"  # of hdfs
     engine: str = "rocksdb"
     load: bool = True
-    tls: bool = False
+    peer_ports: dict[str, int] | None = None  # of the listeners for the other site, with which all is TLS; None: without TLS
 
     @property
     def urls(self) -> dict[str, str]:
-        return site_urls(self.ports, is_tls=self.tls)
-
-    @property
-    def peer_ports(self) -> dict[str, int] | None:
-        """Returns the ports of the listeners for the other site; None: there are none."""
-        beside = _BESIDE if max(self.ports.values()) + _BESIDE <= _PORT_MAX else -_BESIDE
-        return {site: port + beside for site, port in self.ports.items()} if self.tls else None
+        return site_urls(self.ports, is_tls=self.peer_ports is not None)
 
     @property
     def ca(self) -> str:
-        return str(self.directory / CERTS / CA) if self.tls else ""
+        return str(self.directory / CERTS / CA) if self.peer_ports is not None else ""
 
 
 def run_demo(plan: DemoPlan, *, as_json: bool) -> int:
@@ -78,11 +71,13 @@ def run_demo(plan: DemoPlan, *, as_json: bool) -> int:
     ):
         if given not in known:
             raise ConfigError(f"{setting} {given}: this release knows {', '.join(known)}")
-    if plan.ports["a"] == plan.ports["b"]:
-        raise ConfigError(f"--port-a and --port-b are both {plan.ports['a']}: give them different ports")
-    for ports in filter(None, (plan.ports, plan.peer_ports)):
-        for site, port in ports.items():
-            _check_free(plan.directory, site, port)
+    wanted = {f"--port-{site}": port for site, port in plan.ports.items()}
+    wanted |= {f"--peer-port-{site}": port for site, port in (plan.peer_ports or {}).items()}
+    for option, port in wanted.items():
+        twins = [other for other, its in wanted.items() if its == port]
+        if len(twins) > 1:
+            raise ConfigError(f"{' and '.join(twins)} are both {port}: give them different ports")
+        _check_free(plan.directory, option, port)
     note = plan.directory / "demo.json"
     note.unlink(missing_ok=True)
     processes: dict[str, subprocess.Popen[bytes]] = {}
@@ -113,7 +108,9 @@ def run_demo(plan: DemoPlan, *, as_json: bool) -> int:
             note.unlink(missing_ok=True)
 
 
-def _check_free(directory: Path, site: str, port: int) -> None:
+def _check_free(directory: Path, option: str, port: int) -> None:
+    """Raises ConfigError when something uses the port that `option` gives."""
+    site = option[-1]
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -121,7 +118,7 @@ def _check_free(directory: Path, site: str, port: int) -> None:
         except OSError as error:
             raise ConfigError(
                 f"port {port} cannot be used for site {site} ({reason(error)}): stop what uses "
-                f"it{_earlier(directory, site)}, or give --port-{site}"
+                f"it{_earlier(directory, site)}, or give {option}"
             ) from error
 
 
