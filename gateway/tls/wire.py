@@ -28,7 +28,7 @@ class TlsWire(asyncio.Transport, asyncio.Protocol):
         super().__init__()
         self._raw, self._door, self._secured = raw, door, secured
         self._incoming, self._outgoing = incoming, outgoing
-        self._send = raw.write  # of the hot path
+        self._send, self._read = raw.write, secured.read  # of the hot path: no call in between
         self._is_ended = False  # the other end has sent its last
         self._is_shut = False  # so have we
 
@@ -92,28 +92,29 @@ class TlsWire(asyncio.Transport, asyncio.Protocol):
         """Gives the HTTP protocol what has come, whole records in one piece."""
         if self._is_ended:
             return
-        secured, incoming = self._secured, self._incoming
-        parts = []
+        data, parts = b"", []
         try:
-            while True:
-                part = secured.read(READ_BYTES)
-                if not part:
+            while True:  # a read gives a whole record, so that nothing is left inside of OpenSSL
+                data = self._read(READ_BYTES)
+                if not data:
                     self._is_ended = True
                     break
-                parts.append(part)
-                if not incoming.pending and not secured.pending():
+                if not self._incoming.pending:
                     break
+                parts.append(data)
         except ssl.SSLWantReadError:
-            pass
+            data = b""
         except ssl.SSLZeroReturnError:
-            self._is_ended = True
+            self._is_ended, data = True, b""
         except ssl.SSLError:  # a broken or forged record: nothing behind it can be read
             self.abort()
             return
         if self._outgoing.pending and not self._is_shut:  # keys are renewed
             self._send(self._outgoing.read())
-        if parts and not self._raw.is_closing():
-            self._door.data_received(parts[0] if len(parts) == 1 else b"".join(parts))
+        if parts:
+            data = b"".join((*parts, data))
+        if data:
+            self._door.data_received(data)
         if self._is_ended and not self._door.eof_received():
             self.close()
 
