@@ -13,6 +13,7 @@ DIR ?= demo
 DFS ?= directory
 ENGINE ?= rocksdb
 ARGS ?=
+TLS ?=
 # Of the tests: most of them wait most of the time, for leases, servers and other processes.
 WORKERS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 2)))
 
@@ -31,8 +32,8 @@ help: ## this list
 
 setup: $(READY) ## .venv with the pinned dependencies and .venv/bin/twinlog
 
-run: setup ## two sites on this machine, with a real table loaded (DIR=demo, DFS=hdfs, ENGINE=postgresql, ACCESS=1: with a token, ARGS=--no-load)
-	@exec $(BIN)/twinlog demo --dir $(DIR) --dfs $(DFS) --engine $(ENGINE) $(if $(ACCESS),--access) $(ARGS)
+run: setup ## two sites on this machine, with a real table loaded (DIR=demo, DFS=hdfs, ENGINE=postgresql, TLS=1, ACCESS=1: with a token, ARGS=--no-load)
+	@exec $(BIN)/twinlog demo --dir $(DIR) --dfs $(DFS) --engine $(ENGINE) $(if $(TLS),--tls) $(if $(ACCESS),--access) $(ARGS)
 
 interpreters: setup ## .interpreters: the newer Pythons of this machine, on which the simulator must give the same traces
 	@$(BIN)/python -m tests.chaos.simulate.interpreters

@@ -27,6 +27,7 @@ import uvloop
 
 from bench.arrivals import Arrivals
 from bench.requests import Workload
+from twinlog.wire.tls import Tls, client_context
 from twinlog.wire.token import Token
 
 _HEAD_BYTES_MAX = 64 << 10
@@ -47,6 +48,7 @@ class LoadPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     warm_up_s: float = 0.5
     requests_max: int | None = None
     arrivals_per_second: float | None = None
+    ca: str = ""  # speaks TLS, and trusts this file
     token: str = ""
 
     def requests(self) -> Iterator[bytes]:
@@ -54,7 +56,7 @@ class LoadPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         requests = self.workload.requests()
         if not self.token:
             return requests
-        url = f"http://{self.host}:{self.port}"
+        url = f"{'https' if self.ca else 'http'}://{self.host}:{self.port}"
         lines = [f"{name}: {value}\r\n\r\n" for name, value in Token(self.token, (url,)).headers(url).items()]
         shown = "".join(lines).encode()
         return (request.replace(b"\r\n\r\n", b"\r\n" + shown, 1) for request in requests)
@@ -206,8 +208,9 @@ async def generate(plan: LoadPlan) -> Result:
     loop = asyncio.get_running_loop()
     run = _Run(plan.requests(), plan.requests_max)
     connections = []
+    context = client_context(Tls(plan.ca)) if plan.ca else None
     for _ in range(plan.connections):
-        _, connection = await loop.create_connection(lambda: _Connection(run), plan.host, plan.port)
+        _, connection = await loop.create_connection(lambda: _Connection(run), plan.host, plan.port, ssl=context)
         run.open += 1
         connections.append(connection)
     started_s = time.perf_counter()

@@ -20,11 +20,13 @@ from typing import Any, Self
 
 from twinlog.addresses import address_token
 from twinlog.sites import Sites
+from twinlog.wire.tls import Tls
 
 READY_S = 300.0  # two HDFS take their time
 MODE_S = 120.0
 STOP_S = 120.0  # the sites, then what they rest on
 POLL_S = 0.05
+PORT_OPTIONS = ("--port-a", "--port-b", "--peer-port-a", "--peer-port-b")  # of `twinlog demo`
 TWINLOG = (sys.executable, "-m", "twinlog")
 PAUSES = ("collector", "apply", "snapshot")  # metrics of what holds up the active: garbage, RocksDB's stalls, barriers
 _BUCKET = re.compile(r'twinlog_(\w+)_seconds_bucket\{le="([^"]+)"\}')
@@ -54,11 +56,13 @@ class Pair:
         self.log = folder.with_name(folder.name + ".log")
         self.host, self.port = "127.0.0.1", 0
         self.pids: dict[str, int] = {}
+        self.ca = ""  # of a pair with TLS
 
     def __enter__(self) -> Self:
-        self.port, other = free_ports(2)
-        command = [*self.prefix, *TWINLOG, "demo", "--dir", str(self.folder), "--port-a", str(self.port),
-                   "--port-b", str(other), "--json", "--no-load", *self.options]
+        ports = dict(zip(PORT_OPTIONS, free_ports(len(PORT_OPTIONS)), strict=True))
+        self.port = ports["--port-a"]
+        command = [*self.prefix, *TWINLOG, "demo", "--dir", str(self.folder), "--json", "--no-load", *self.options,
+                   *(word for option, port in ports.items() for word in (option, str(port)))]
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
         try:
@@ -66,8 +70,10 @@ class Pair:
         except BaseException:
             self._stop()
             raise
-        self.pids = {site: int(entry["pid"]) for site, entry in json.loads(self.note.read_text())["sites"].items()}
-        self._sites = Sites({"a": f"http://{self.host}:{self.port}"}, look_s=30.0, token=self.token)
+        found = json.loads(self.note.read_text())
+        self.pids = {site: int(entry["pid"]) for site, entry in found["sites"].items()}
+        self.ca = found.get("ca", "")
+        self._sites = Sites({"a": found["sites"]["a"]["url"]}, look_s=30.0, tls=Tls(self.ca), token=self.token)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:

@@ -22,8 +22,10 @@ import structlog
 from gateway.access.gate import Gate
 from gateway.access.opening import open_gate
 from gateway.access.settings import AccessSettings
+from gateway.api.api_context import ApiContext
 from gateway.config.model import SiteConfig
-from gateway.http.app import build_app
+from gateway.config.security import missing_protection
+from gateway.http.app import DoorApp
 from gateway.http.descriptors import fitting
 from gateway.http.peer_transport import HttpTransport
 from gateway.http.protocol import ConnectionLimits
@@ -31,10 +33,12 @@ from gateway.http.server import ServerSettings, serving
 from gateway.logs import configure_logs
 from gateway.service.histogram import Histogram
 from gateway.service.http_settings import HttpSettings
+from gateway.service.port import SiteService
 from gateway.site.operations import SiteOperations
 from gateway.site.service import site_service
 from gateway.site.site import Site, not_kept
 from gateway.site.supervisor import Supervisor
+from gateway.tls.site_tls import SiteTls
 from remote_log.dfs.opening import open_dfs, warm_up
 from remote_log.dfs.owner import Owner
 from remote_log.dfs.port import Dfs
@@ -59,6 +63,7 @@ from twinlog.errors import Unavailable
 log = structlog.get_logger("twinlog.app")
 OWNER_ONLY = 0o077  # what a site writes holds rows: its own user reads it, and nobody else
 SWITCH_INTERVAL_S = 0.0005
+PEER_CONNECTIONS = ConnectionLimits(connections_max=200, per_address_max=200)  # twice what one site opens
 GC_THRESHOLDS = (20_000, 20, 50)  # requests leave few cycles behind; the defaults collect some hundred times a second
 
 
@@ -68,7 +73,9 @@ def new_id() -> str:
 
 
 @asynccontextmanager
-async def opened_site(config: SiteConfig, failpoints: Failpoints) -> AsyncIterator[tuple[Site, SiteOperations]]:
+async def opened_site(
+    config: SiteConfig, failpoints: Failpoints, tls: SiteTls | None = None
+) -> AsyncIterator[tuple[Site, SiteOperations]]:
     """The site on its real parts, running but without a door."""
     async with AsyncExitStack() as stack:
         clock = SystemClock()
@@ -86,7 +93,7 @@ async def opened_site(config: SiteConfig, failpoints: Failpoints) -> AsyncIterat
         coordinator, stand_in = await _coordinator(config, clock, files, own_dfs, peer_dfs)
         stack.push_async_callback(coordinator.close)
         journal = SqlJournal(config.journal.address(config.data_dir))
-        transport = HttpTransport(config.peer.url)
+        transport = HttpTransport(config.peer.url, tls)
         stack.push_async_callback(transport.close)
         cursors = await CursorRegistry.open(files)
         site = Site(
@@ -129,9 +136,9 @@ async def _coordinator(
     return RememberingCoordinator(door, config.site, files, met), None
 
 
-def _server_settings(http: HttpSettings) -> ServerSettings:
-    """The bounds of connections, as far as the open files allow them."""
-    connections, backlog = fitting(http.connections_max)
+def _server_settings(http: HttpSettings, beside: int) -> ServerSettings:
+    """The bounds of connections, as far as the open files allow them, `beside` as many of another listener."""
+    connections, backlog = fitting(http.connections_max, beside)
     limits = ConnectionLimits(connections_max=connections, per_address_max=http.connections_per_address_max)
     return ServerSettings(limits, backlog)
 
@@ -201,10 +208,36 @@ async def serve(config: SiteConfig, failpoints: Failpoints | None = None) -> Non
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
     loop.add_signal_handler(signal.SIGHUP, _outlive_terminal)
-    async with gate_of(config.access) as gate, opened_site(config, failpoints or Failpoints()) as (site, operations):
-        app = build_app(site_service(site, operations), config.http, now_s=time.perf_counter, new_id=new_id, gate=gate)
-        async with serving(app, config.http.host, config.http.port, _server_settings(config.http)):
+    tls = SiteTls(
+        config.pair, config.peer.site, config.http.tls, config.peer_http, now_s=time.monotonic,
+        insecure=config.insecure and bool(missing_protection(config)),
+    )
+    async with gate_of(config.access) as gate, opened_site(config, failpoints or Failpoints(), tls) as (site, operations):
+        site.notices, site.door_figures = tls.notices, tls.metrics
+        async with tls.following(), _doors(config, site_service(site, operations), tls, gate):
             log.info("serving", url=config.http.url)
+            for notice in tls.notices():
+                log.warning(notice)
             _settle_interpreter(site.collections)
             await stop.wait()
             log.info("stopping")
+
+
+@asynccontextmanager
+async def _doors(config: SiteConfig, service: SiteService, tls: SiteTls, gate: Gate | None) -> AsyncIterator[None]:
+    """The listeners of a site: that of the other site first, so that who is served finds it there. Who reaches that one is the
+    other site, which TLS has proven: it has no gate."""
+    context = ApiContext(service, config.http, now_s=time.perf_counter, new_id=new_id)
+    async with AsyncExitStack() as stack:
+        peer_http, beside = config.peer_http, 0
+        if peer_http is not None:
+            beside = PEER_CONNECTIONS.connections_max
+            server = await stack.enter_async_context(serving(
+                DoorApp(context, "peer"), peer_http.host, peer_http.port, ServerSettings(PEER_CONNECTIONS), tls.peer_gate,
+            ))
+            tls.on_new_trust = server.let_go
+        await stack.enter_async_context(serving(
+            DoorApp(context, "all" if peer_http is None else "public", gate=gate), config.http.host, config.http.port,
+            _server_settings(config.http, beside), tls.public_gate,
+        ))
+        yield

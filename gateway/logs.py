@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import logging
 import sys
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 import structlog
 
 from storage.settings import OneOf
+
+A_MINUTE_MAX = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,3 +62,23 @@ def configure_logs(settings: LogSettings, **bound: str) -> None:
     )
     structlog.contextvars.clear_contextvars()
     structlog.contextvars.bind_contextvars(**bound)
+
+
+class BoundedWarnings:
+    """Warnings that strangers can cause: A_MINUTE_MAX are logged in each minute, and how many more there were."""
+
+    def __init__(self, logger: str, now_s: Callable[[], float] = time.monotonic) -> None:
+        self._log, self._now_s = structlog.get_logger(logger), now_s
+        self._since_s, self._logged, self._left_out = now_s(), 0, 0
+
+    def warn(self, event: str, **members: Any) -> None:
+        now_s = self._now_s()
+        if now_s - self._since_s >= 60.0:
+            if self._left_out:
+                self._log.warning("more warnings of this kind were left out", count=self._left_out)
+            self._since_s, self._logged, self._left_out = now_s, 0, 0
+        if self._logged >= A_MINUTE_MAX:
+            self._left_out += 1
+            return
+        self._logged += 1
+        self._log.warning(event, **members)

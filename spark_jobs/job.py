@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
 
+from twinlog.wire.tls import Tls
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
@@ -30,6 +32,7 @@ class SiteSource:
     hdfs: Mapping[str, str] = field(default_factory=dict)  # Hadoop's own keys for that address
     engine: str = ""  # rocksdb, postgresql, sqlite
     engine_url: str = field(default="", repr=False)  # SQLAlchemy address of an SQL engine, secrets resolved
+    tls: Tls = field(default_factory=Tls)  # for calls of its gateway
     place: str = ""  # of the snapshot at the barrier: KeptSnapshot.place
 
 

@@ -68,4 +68,5 @@ class SiteFacts(msgspec.Struct, frozen=True, kw_only=True):
     audit_recent_s: Seconds = 0.0  # how old the last good audit may be; 0: nobody asks
     last_good_audit_ms: WallMs | None = None  # when an audit last found both sites equal, as far as this site knows
     peer_set_back: Text | None = None  # an open epoch: how its standby's storage went back
+    notices: Text | None = None  # what operators are to know of its listeners and certificates
     resyncs: bool | None = None  # an open epoch: it goes back to sync by itself

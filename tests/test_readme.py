@@ -25,6 +25,15 @@ def test_the_tour(tmp_path: Path) -> None:
     assert "written at b" in after.split("$ twinlog switchover --to a")[1], "what b took is at a after the way back"
 
 
+@pytest.mark.pair
+@pytest.mark.long
+def test_the_tour_with_tls(tmp_path: Path) -> None:
+    said = go(README, tmp_path, tls=True)
+    assert '"mode":"sync"' in said
+    assert "over TLS" in said.split("$ curl")[-1], "the row is read under the new certificate"
+    assert "this port speaks TLS" in said
+
+
 def test_every_make_target_that_is_named_exists() -> None:
     targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     named = set(re.findall(r"`make ([a-z]+)|^make ([a-z]+)$", README, re.MULTILINE))
@@ -42,7 +51,11 @@ def test_every_file_that_is_linked_or_tabled_exists() -> None:
 
 def test_blocks_are_found_with_their_notes_and_lines() -> None:
     text = "a\n<!-- tour: exits 3 -->\n```sh\none\ntwo\n```\nb\n```json\nno\n```\n```sh\nthree\n```\n"
-    assert blocks(text) == [Block(4, "exits 3", "one\ntwo"), Block(12, "", "three")]
+    text += "<!-- tour: tls exits 1 -->\n```sh\nfour\n```\n"
+    found = [Block(4, "exits 3", "one\ntwo"), Block(12, "", "three"), Block(16, "exits 1", "four", tls=True)]
+    assert blocks(text) == found
+    assert ("four" in script(found, (1, 2)), "four" in script(found, (1, 2), tls=True)) == (False, True)
+    assert "three" not in script(found, (1, 2), tls=True)
 
 
 def test_an_unknown_note_is_refused() -> None:

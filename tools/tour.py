@@ -1,7 +1,8 @@
 """The tour of the README, as a programme: its ```sh blocks, run in order against a real pair on ports of its own.
 
 A comment before a block says what is special about it: `tour: pair` (the command that starts the pair; the tour starts one
-in its place), `tour: shown` (not run), `tour: exits N` (its exit code must be N, instead of 0). What always holds: the
+in its place), `tour: shown` (not run), `tour: exits N` (its exit code must be N, instead of 0); `tour: tls` before these, or
+alone: the block is of the tour on a pair with TLS, and of no other. What always holds: the
 blocks run as they stand, in one shell, in a folder of their own, with only the two ports replaced; whatever was started
 is stopped.
 """
@@ -36,11 +37,12 @@ class TourError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """One ```sh block. `note` is empty, `pair`, `shown`, or `exits N`."""
+    """One ```sh block. `note` is empty, `pair`, `shown`, or `exits N`; `tls`: it is of the tour with TLS."""
 
     line: int
     note: str
     code: str
+    tls: bool = False
 
     @property
     def expected(self) -> int:
@@ -49,21 +51,22 @@ class Block:
 
 def blocks(text: str) -> list[Block]:
     """Every ```sh block of a Markdown page. Raises TourError for a note that nobody knows."""
-    found = [
-        Block(text.count("\n", 0, match.start("code")) + 1, match["note"] or "", match["code"])
-        for match in _BLOCK.finditer(text)
-    ]
+    found = []
+    for match in _BLOCK.finditer(text):
+        note = match["note"] or ""
+        rest = note.removeprefix("tls").strip()
+        found.append(Block(text.count("\n", 0, match.start("code")) + 1, rest, match["code"], note.startswith("tls")))
     for block in found:
         if not re.fullmatch(r"|pair|shown|exits \d+", block.note):
-            raise TourError(f"line {block.line}: the note {block.note!r} is none of pair, shown, exits N")
+            raise TourError(f"line {block.line}: the note {block.note!r} is none of pair, shown, exits N, tls")
     return found
 
 
-def script(found: list[Block], ports: tuple[int, int]) -> str:
+def script(found: list[Block], ports: tuple[int, int], *, tls: bool = False) -> str:
     """One bash script of all blocks that are run. It ends at the first block with another exit code than expected."""
     lines = ["set -uo pipefail"]
     for block in found:
-        if block.note in ("pair", "shown"):
+        if block.note in ("pair", "shown") or block.tls != tls:
             continue
         code = block.code
         for written, port in zip(README_PORTS, ports, strict=True):
@@ -78,9 +81,12 @@ def script(found: list[Block], ports: tuple[int, int]) -> str:
 
 
 @contextmanager
-def running_pair(folder: Path, ports: tuple[int, int]) -> Iterator[None]:
+def running_pair(folder: Path, ports: tuple[int, int], *, tls: bool = False) -> Iterator[None]:
     """Starts what `make run` starts, in `folder`/demo. Raises TourError when it does not come up."""
     command = [sys.executable, "-m", "twinlog", "demo", "--dir", str(folder / "demo")]
+    if tls:
+        between = free_ports(2)
+        command += ["--tls", "--peer-port-a", str(between[0]), "--peer-port-b", str(between[1])]
     log = folder / "demo.log"
     with log.open("wb") as opened:
         process = start_child(
@@ -112,17 +118,17 @@ def shell_folder(folder: Path) -> None:
     command.chmod(0o755)
 
 
-def go(text: str, folder: Path, deadline_s: float = GO_S) -> str:
-    """Run the tour of the page `text` in the empty `folder`; what it said. Raises TourError."""
+def go(text: str, folder: Path, deadline_s: float = GO_S, *, tls: bool = False) -> str:
+    """Run the tour of the page `text` in the empty `folder`, or that with TLS; what it said. Raises TourError."""
     first, second = free_ports(2)
     found = blocks(text)
     shell_folder(folder)
     said = folder / "tour.log"
-    with running_pair(folder, (first, second)), said.open("wb") as opened:
+    with running_pair(folder, (first, second), tls=tls), said.open("wb") as opened:
         environment = {name: value for name, value in os.environ.items() if not name.startswith("TWINLOG_")}
         shell = subprocess.Popen(
-            ["bash", "-c", script(found, (first, second))], cwd=folder, stdin=subprocess.DEVNULL, stdout=opened, stderr=opened,
-            start_new_session=True, env=environment,
+            ["bash", "-c", script(found, (first, second), tls=tls)], cwd=folder, stdin=subprocess.DEVNULL, stdout=opened,
+            stderr=opened, start_new_session=True, env=environment,
         )
         try:
             code: int | None = shell.wait(deadline_s)

@@ -1,7 +1,8 @@
-"""The addresses of a pair's sites: from a logical address, an operator's configuration, or a demo.json.
+"""The addresses of a pair's sites, and how to speak TLS with them: from a logical address, an operator's configuration, or a
+demo.json.
 
-What always holds: only the addresses, and where the token stands, are read; `twinlog config check` judges the rest of an
-operator's configuration. The environment (TWINLOG_SITES__A__URL) goes over the file, as in the server.
+What always holds: only these, and where the token stands, are read; `twinlog config check` judges the rest of an operator's
+configuration. The environment (TWINLOG_SITES__A__URL, TWINLOG_CA) goes over the file, as in the server.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from twinlog.errors import ConfigError, InvalidInput, reason, words
 from twinlog.wire.json_objects import json_object
+from twinlog.wire.tls import Tls
 
 BOTH = "http://HOST:PORT,http://HOST:PORT"
 LOGICAL = "twinlog://PAIR?a=http://HOST:PORT&b=http://HOST:PORT"
@@ -36,6 +38,27 @@ def resolve_address(address: str | Mapping[str, str]) -> dict[str, str]:
     return _of_demo(path) if path.suffix == ".json" else _of_operator(path)
 
 
+def resolve_tls(address: str | Mapping[str, str]) -> Tls:
+    """The CA and the certificate for the sites of `address`: its file's `ca`, `certificate` and `key`, and over them
+    TWINLOG_CA, TWINLOG_CERTIFICATE and TWINLOG_KEY.
+
+    Raises InvalidInput, ConfigError.
+    """
+    found: dict[str, str] = {}
+    if isinstance(address, str) and address and not is_address(address):
+        path = Path(address).expanduser()
+        table = _demo(path) if path.suffix == ".json" else _operator(path)
+        given = {name: table[name] for name in Tls._fields if name in table}
+        wrong = {name: f"is {value!r}, not a path" for name, value in given.items() if not isinstance(value, str)}
+        if wrong:
+            raise _faulty(path, wrong, "the path of a PEM file")
+        found = {name: str(path.resolve().parent / Path(value).expanduser()) for name, value in given.items()}
+    for name in Tls._fields:
+        if value := os.environ.get(f"TWINLOG_{name.upper()}"):
+            found[name] = str(Path(value).expanduser())
+    return Tls(**found)
+
+
 def address_token(address: str | Mapping[str, str]) -> str:
     """The token of an operator's configuration or a demo.json: `file:PATH` with the whole path, or what the variable of
     `env:NAME` holds; empty where there is none. What is wrong with such a file otherwise, `resolve_address` says.
@@ -46,8 +69,8 @@ def address_token(address: str | Mapping[str, str]) -> str:
         return ""
     path = Path(address).expanduser()
     try:
-        said = (json_object(path.read_bytes()) if path.suffix == ".json" else _toml(path)).get("token")
-    except (OSError, ValueError):
+        said = (_demo(path) if path.suffix == ".json" else _operator(path)).get("token")
+    except (InvalidInput, ConfigError):
         return ""
     if said is None:
         return ""
@@ -59,13 +82,6 @@ def address_token(address: str | Mapping[str, str]) -> str:
     problem = f"refers to the variable {name}, which is not set" if kind == "env" else "is a secret in plain text"
     fault = {"file": str(path), "key": "token", "problem": problem, "allowed": "env:NAME or file:PATH"}
     raise ConfigError(f"{path} does not say where the token is", faults=[fault])
-
-
-def _toml(path: Path) -> dict[str, Any]:
-    """Raises OSError, ValueError."""
-    import tomllib
-
-    return tomllib.loads(path.read_text(encoding="utf-8"))
 
 
 def is_address(text: str) -> bool:
@@ -92,19 +108,37 @@ def _of_addresses(address: str) -> dict[str, str]:
 
 def _of_demo(path: Path) -> dict[str, str]:
     try:
-        return {site: str(entry["url"]) for site, entry in json_object(path.read_bytes())["sites"].items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InvalidInput(f"{path} is not a readable demo.json: {words(error)}; start `twinlog demo` first") from error
+        return {site: str(entry["url"]) for site, entry in _demo(path)["sites"].items()}
+    except (KeyError, TypeError, AttributeError) as error:
+        raise _no_demo(path, error) from error
 
 
-def _of_operator(path: Path) -> dict[str, str]:
-    """Raises ConfigError with every fault."""
+def _demo(path: Path) -> dict[str, Any]:
     try:
-        table = _toml(path)
+        return json_object(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise _no_demo(path, error) from error
+
+
+def _no_demo(path: Path, error: Exception) -> InvalidInput:
+    return InvalidInput(f"{path} is not a readable demo.json: {words(error)}; start `twinlog demo` first")
+
+
+def _operator(path: Path) -> dict[str, Any]:
+    """Raises ConfigError."""
+    import tomllib
+
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise _faulty(path, {"": f"cannot be read: {reason(error)}"}) from error
     except ValueError as error:
         raise _faulty(path, {"": f"is not TOML: {words(error)}"}) from error
+
+
+def _of_operator(path: Path) -> dict[str, str]:
+    """Raises ConfigError with every fault."""
+    table = _operator(path)
     if isinstance(table.get("site"), str) and "sites" not in table:
         raise ConfigError(
             f"{path} is the configuration of site {table['site']}, which `twinlog serve` reads; here the pair is wanted: an "
@@ -130,8 +164,9 @@ def _at(table: Any, *keys: str) -> Any:
     return table
 
 
-def _faulty(path: Path, faults: Mapping[str, str]) -> ConfigError:
-    allowed = "http://HOST:PORT or https://HOST:PORT"
+def _faulty(
+    path: Path, faults: Mapping[str, str], allowed: str = "http://HOST:PORT or https://HOST:PORT"
+) -> ConfigError:
     listed = [{"file": str(path), "key": key, "problem": problem, "allowed": allowed} for key, problem in faults.items()]
     return ConfigError(f"{path} is no operator's configuration of a pair: it needs the address of each site", faults=listed)
 

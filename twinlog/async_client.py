@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 import httpx
 
 from twinlog import calls, rows
-from twinlog.addresses import resolve_address
+from twinlog.addresses import resolve_address, resolve_tls
 from twinlog.audit_calls import AsyncAuditCalls
 from twinlog.calls import Ack, ReceiptOutcome, Row, TypedCall
 from twinlog.client import EVENT_SILENCE_S, READS_MAX, changing, followed, for_ever, new_key, within
@@ -20,6 +20,7 @@ from twinlog.errors import TwinlogError
 from twinlog.flow import Call, Flow, PairView, Patience, Pause, Resumed, call
 from twinlog.wire.async_http import AsyncHttp
 from twinlog.wire.exchange import Broken, Reply
+from twinlog.wire.tls import Tls
 from twinlog.wire.token import token_for
 
 if TYPE_CHECKING:
@@ -33,11 +34,12 @@ class AsyncClient(AsyncAuditCalls):
 
     def __init__(
         self, address: str | Mapping[str, str], patience: Patience | None = None, connections_max: int = 100,
-        transport: httpx.AsyncBaseTransport | None = None, *, token: str | None = None,
+        transport: httpx.AsyncBaseTransport | None = None, *, tls: Tls | None = None, token: str | None = None,
     ) -> None:
         self.view = PairView(resolve_address(address))
         self.patience = patience or Patience()
-        self._http = AsyncHttp(connections_max, transport, token_for(address, self.view.urls, token))
+        identity = token_for(address, self.view.urls, token)
+        self._http = AsyncHttp(connections_max, transport, tls or resolve_tls(address), identity)
         self._columns: dict[str, calls.KnownColumns] = {}
 
     async def __aenter__(self) -> Self:

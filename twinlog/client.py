@@ -23,7 +23,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from twinlog import calls, rows
-from twinlog.addresses import resolve_address
+from twinlog.addresses import resolve_address, resolve_tls
 from twinlog.audit_calls import AuditCalls
 from twinlog.calls import Ack, ReceiptOutcome, Row, TypedCall
 from twinlog.decoding import OBJECT, decoded
@@ -31,6 +31,7 @@ from twinlog.errors import PeerError, TwinlogError
 from twinlog.flow import Call, PairView, Patience, Pause, Resumed, call
 from twinlog.wire.exchange import Broken, Reply
 from twinlog.wire.http import Http
+from twinlog.wire.tls import Tls
 from twinlog.wire.token import token_for
 
 if TYPE_CHECKING:
@@ -51,13 +52,14 @@ class Client(AuditCalls):
 
     def __init__(
         self, address: str | Mapping[str, str], patience: Patience | None = None, http: Http | None = None, *,
-        token: str | None = None,
+        tls: Tls | None = None, token: str | None = None,
     ) -> None:
         """`address`: `twinlog://PAIR?a=URL&b=URL`, the path of an operator's configuration or a demo.json, or site -> url.
-        `token`: who asks, as a text or `file:PATH`; left out, TWINLOG_TOKEN has it, or the file at `address`; empty: nobody."""
+        `tls`: for https; None: what the address's file and the environment say (addresses.py). `token`: who asks, as a text or
+        `file:PATH`; left out, TWINLOG_TOKEN has it, or the file at `address`; empty: nobody."""
         self.view = PairView(resolve_address(address))
         self.patience = patience or Patience()
-        self._http = http or Http(token_for(address, self.view.urls, token))
+        self._http = http or Http(tls or resolve_tls(address), token_for(address, self.view.urls, token))
         self._columns: dict[str, calls.KnownColumns] = {}  # of the tables that were read, as they last were
         self._threads = ThreadPoolExecutor(len(self.view.urls), "twinlog-probe")
 

@@ -14,12 +14,13 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from twinlog.addresses import resolve_address
+from twinlog.addresses import resolve_address, resolve_tls
 from twinlog.errors import PeerError, TwinlogError, words
 from twinlog.problem_documents import error_from_problem
 from twinlog.wire.exchange import Broken, SiteRequest
 from twinlog.wire.http import Http
 from twinlog.wire.json_objects import json_object
+from twinlog.wire.tls import Tls
 from twinlog.wire.token import token_for
 
 ASK_TIMEOUT_S = 30.0
@@ -44,16 +45,16 @@ def who() -> str:
 
 
 class Sites:
-    """`urls`: site -> its address; `look_s`: how long a site may take for a plain GET; `token`: as of a Client. Safe to use
-    from several threads."""
+    """`urls`: site -> its address; `look_s`: how long a site may take for a plain GET; `tls`, `token`: as of a Client.
+    Safe to use from several threads."""
 
     def __init__(
         self, address: str | Mapping[str, str], look_s: float = LOOK_TIMEOUT_S, http: Http | None = None, *,
-        token: str | None = None,
+        tls: Tls | None = None, token: str | None = None,
     ) -> None:
         self.urls: Mapping[str, str] = resolve_address(address)
         self._look_s = look_s
-        self._http = http or Http(token_for(address, self.urls, token))
+        self._http = http or Http(tls or resolve_tls(address), token_for(address, self.urls, token))
 
     def close(self) -> None:
         self._http.close()

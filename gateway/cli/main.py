@@ -49,6 +49,9 @@ def demo(
     dfs: Annotated[str, typer.Option("--dfs", help="Where the remote logs lie: directory, hdfs.")] = "directory",
     dfs_sync: Annotated[str, typer.Option("--dfs-sync", help="Of hdfs: hsync (on the disks), hflush.")] = "hsync",
     engine: Annotated[str, typer.Option("--engine", help="What keeps the rows: rocksdb, postgresql, sqlite.")] = "rocksdb",
+    tls: Annotated[bool, typer.Option("--tls", help="TLS everywhere, with a CA of its own in DIR/certs.")] = False,
+    peer_a: Annotated[int, typer.Option("--peer-port-a", min=1, max=65535, help="With --tls: where site b calls a.")] = 9401,
+    peer_b: Annotated[int, typer.Option("--peer-port-b", min=1, max=65535, help="With --tls: where site a calls b.")] = 9402,
     access: Annotated[bool, typer.Option("--access", help="The sites answer only who has the token, in DIR/token.")] = False,
     no_load: Annotated[bool, typer.Option("--no-load", help="Do not load the flights.")] = False,
     as_json: JsonOption = False,
@@ -58,7 +61,7 @@ def demo(
 
     plan = DemoPlan(
         directory.expanduser().resolve(), {"a": port_a, "b": port_b}, dfs=dfs, dfs_sync=dfs_sync, engine=engine,
-        load=not no_load, access=access,
+        load=not no_load, peer_ports={"a": peer_a, "b": peer_b} if tls else None, access=access,
     )
     raise typer.Exit(run_demo(plan, as_json=as_json))
 
@@ -66,13 +69,18 @@ def demo(
 @config_app.command("check", epilog=EXIT_CODES)
 @verb
 def config_check(config: _FileOption, as_json: JsonOption = False) -> None:
-    """Read a configuration, environment included, and report every fault at once."""
+    """Read a configuration, environment included, and report every fault at once, and what it leaves open."""
+    from gateway.config.security import config_warnings
+
     loaded = _load(config)
+    warnings = config_warnings(loaded)
     if as_json:
-        print_json({"file": str(config), "faults": []})
+        print_json({"file": str(config), "faults": [], "warnings": warnings})
     else:
         kind = "operator's" if isinstance(loaded, OperatorConfig) else "site's"
         out().print(f"{escape(str(config))} is a sound {kind} configuration.")
+        for warning in warnings:
+            out().print(f"  [yellow]![/] [bold]{warning['key']}[/] {escape(warning['problem'])}")
 
 
 @config_app.command("show", epilog=EXIT_CODES)

@@ -19,6 +19,9 @@ VERBS: dict[str, Verb] = {
     "token": Verb(
         "gateway.cli.token", RUN, "Make, revoke and list the tokens by which clients say who they are.",
     ),
+    "certs": Verb(
+        "gateway.cli.certs", RUN, "Make a CA and certificates for a pair: init, site, client, revoke.", app="app",
+    ),
     "validate": Verb(
         _OPERATOR, SEE,
         "Would a role change work now? Looks at both sites, changes nothing, and leaves nothing in the "

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 from gateway.config.access import access_faults
 from gateway.config.model import OperatorConfig, SiteConfig
 from gateway.config.reading import Fault, Reader
+from gateway.config.security import client_faults, security_faults
 from remote_log.dfs.opening import DfsSettings
 from switchover.monitor.findings import Thresholds
 from twinlog.addresses import is_address
@@ -100,6 +101,7 @@ def _site_faults(config: SiteConfig, fault: Fault) -> None:
     _engine_faults(config, fault)
     if config.access is not None:
         access_faults(config.access, fault)
+    security_faults(config, fault)
     if config.coordinator is not None:
         _database_faults("coordinator.url", config.coordinator.url, fault)
     if config.journal.url:
@@ -179,6 +181,7 @@ def _operator_faults(config: OperatorConfig, fault: Fault) -> None:
         fault("sites.b.url", "is the address of site a too", "site b's own address")
     if (problem := config.token_problem()) is not None:
         fault("token", problem, "the file of a token, as `twinlog token create` printed it")
+    client_faults(config, fault)
     monitor = config.monitor
     if 2 * monitor.interval_s > monitor.gap_max_s:
         fault("monitor.gap_max_s", f"is {monitor.gap_max_s:g}: no condition would ever hold from one look to the next",

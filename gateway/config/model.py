@@ -16,6 +16,7 @@ from typing import Annotated
 from gateway.access.settings import AccessSettings
 from gateway.logs import LogSettings
 from gateway.site.settings import Pair, SiteSettings
+from gateway.tls.settings import PeerHttpSettings
 from remote_log.dfs.opening import PairDfsSettings
 from storage.log.wal import WalSettings
 from storage.settings import NotInFile, Reference, Url
@@ -28,9 +29,13 @@ from twinlog.wire.token import Token
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteConfig(SiteSettings):
-    """One site. Without [coordinator] only the operator's command can degrade; without [access] it serves whoever asks."""
+    """One site. Without [coordinator] only the operator's command can degrade. Without [peer_http] the other site calls at
+    [http]. Without [access] it serves whoever asks. `insecure`: a listener that others reach may do without TLS and
+    identities."""
 
     data_dir: Path
+    insecure: bool = False
+    peer_http: PeerHttpSettings | None = None
     dfs: PairDfsSettings
     coordinator: CoordinatorSettings | None = None
     journal: JournalSettings = field(default_factory=JournalSettings)
@@ -53,11 +58,15 @@ class SiteAddresses:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorConfig:
-    """The operator's file: how commands and clients reach both sites, and the file of the token that they show (`token`, which
-    twinlog/addresses.py reads). [monitor] is for `twinlog monitor`."""
+    """The operator's file: how commands and clients reach both sites. `ca`: who signed the sites' certificates; `certificate`
+    and `key`: what is shown to them; `token`: the file of the token that is shown. Clients read these by twinlog/addresses.py.
+    [monitor] is for `twinlog monitor`."""
 
     pair: Pair
     sites: SiteAddresses
+    ca: Path | None = None
+    certificate: Path | None = None
+    key: Path | None = None
     token: Annotated[str, Reference()] = field(default="", repr=False)
     monitor: Thresholds = field(default_factory=Thresholds)
     sources: Annotated[Mapping[str, str], NotInFile()] = field(default_factory=dict, repr=False, compare=False)

@@ -27,7 +27,7 @@ REMOVED = (  # nothing read the first two; what read the others had figures of i
     "engine.flush_bytes", "replication.retry_max_s", "replication.retry_first_s", "replication.poll_interval_s",
 )
 _KIND_NAMES = {
-    int: "a whole number", float: "a number", Path: "a path", str: "a text",
+    int: "a whole number", float: "a number", Path: "a path", str: "a text", bool: "true or false",
     Mapping: "a table of texts", tuple: "a list of texts",
 }
 _T = TypeVar("_T")
@@ -207,6 +207,8 @@ class _Rule:
         """`raw` as the key's type. Raises ValueError that says what it is instead."""
         if self.within is not None:
             return self._number(raw, self.within, is_text=is_text)
+        if self.kind is bool:
+            return _truth(raw, is_text=is_text)
         if self.kind is Mapping:
             return _texts(raw)
         if self.kind is tuple:
@@ -243,6 +245,14 @@ class _Rule:
         if not within.low <= number <= within.high:
             raise ValueError(f"is {number}, out of range")
         return int(number) if self.kind is int else float(number)
+
+
+def _truth(raw: Any, *, is_text: bool) -> bool:
+    if is_text and raw in ("true", "false"):
+        return bool(raw == "true")
+    if not isinstance(raw, bool):
+        raise ValueError(f"is {raw!r}")
+    return raw
 
 
 def _texts(raw: Any) -> dict[str, str]:

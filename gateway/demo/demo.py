@@ -25,13 +25,15 @@ from rich.markup import escape
 
 from gateway.config.loading import load_site_config
 from gateway.demo.child import start_child
-from gateway.demo.files import HEADER, client_address, token_of, write_files
+from gateway.demo.files import CERTS, HEADER, client_address, site_urls, token_of, write_files
 from gateway.demo.servers import Databases, child_environ, two_databases, two_hdfs
 from gateway.stopping import Stopped, ignore_signals, run_until_stopped, stopping
+from gateway.tls.issuing import CA
 from twinlog.decoding import OBJECT, decoded
 from twinlog.errors import ConfigError, TwinlogError, Unavailable, reason, words
 from twinlog.sites import Sites
 from twinlog.terminal import Exit, notes, out, print_json
+from twinlog.wire.tls import Tls
 
 READY_DEADLINE_S = 60.0
 STOP_DEADLINE_S = 15.0
@@ -49,11 +51,16 @@ class DemoPlan:
     dfs_sync: str = "hsync"  # of hdfs
     engine: str = "rocksdb"
     load: bool = True
+    peer_ports: dict[str, int] | None = None  # of the listeners for the other site, with which all is TLS; None: without TLS
     access: bool = False
 
     @property
     def urls(self) -> dict[str, str]:
-        return {site: f"http://127.0.0.1:{port}" for site, port in self.ports.items()}
+        return site_urls(self.ports, is_tls=self.peer_ports is not None)
+
+    @property
+    def ca(self) -> str:
+        return str(self.directory / CERTS / CA) if self.peer_ports is not None else ""
 
     @property
     def token(self) -> str:
@@ -69,10 +76,13 @@ def run_demo(plan: DemoPlan, *, as_json: bool) -> int:
     ):
         if given not in known:
             raise ConfigError(f"{setting} {given}: this release knows {', '.join(known)}")
-    if plan.ports["a"] == plan.ports["b"]:
-        raise ConfigError(f"--port-a and --port-b are both {plan.ports['a']}: give them different ports")
-    for site, port in plan.ports.items():
-        _check_free(plan.directory, site, port)
+    wanted = {f"--port-{site}": port for site, port in plan.ports.items()}
+    wanted |= {f"--peer-port-{site}": port for site, port in (plan.peer_ports or {}).items()}
+    for option, port in wanted.items():
+        twins = [other for other, its in wanted.items() if its == port]
+        if len(twins) > 1:
+            raise ConfigError(f"{' and '.join(twins)} are both {port}: give them different ports")
+        _check_free(plan.directory, option, port)
     note = plan.directory / "demo.json"
     note.unlink(missing_ok=True)
     processes: dict[str, subprocess.Popen[bytes]] = {}
@@ -82,7 +92,7 @@ def run_demo(plan: DemoPlan, *, as_json: bool) -> int:
             databases = around.enter_context(two_databases(plan.directory)) if plan.engine == "postgresql" else None
             configs = write_files(
                 plan.directory, plan.ports, engine=plan.engine, databases=databases, hdfs=hdfs, sync=plan.dfs_sync,
-                access=plan.access,
+                access=plan.access, peer_ports=plan.peer_ports,
             )
             for path in configs.values():
                 load_site_config(path)
@@ -103,7 +113,9 @@ def run_demo(plan: DemoPlan, *, as_json: bool) -> int:
             note.unlink(missing_ok=True)
 
 
-def _check_free(directory: Path, site: str, port: int) -> None:
+def _check_free(directory: Path, option: str, port: int) -> None:
+    """Raises ConfigError when something uses the port that `option` gives."""
+    site = option[-1]
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -111,7 +123,7 @@ def _check_free(directory: Path, site: str, port: int) -> None:
         except OSError as error:
             raise ConfigError(
                 f"port {port} cannot be used for site {site} ({reason(error)}): stop what uses "
-                f"it{_earlier(directory, site)}, or give --port-{site}"
+                f"it{_earlier(directory, site)}, or give {option}"
             ) from error
 
 
@@ -136,7 +148,7 @@ def _start(directory: Path, site: str, config: Path) -> subprocess.Popen[bytes]:
 
 def _wait_ready(plan: DemoPlan, processes: dict[str, subprocess.Popen[bytes]]) -> dict[str, Any]:
     """Until both sites answer, one is active and the other follows. The active's cluster document."""
-    with closing(Sites(plan.urls, token=plan.token)) as pair:
+    with closing(Sites(plan.urls, tls=Tls(plan.ca), token=plan.token)) as pair:
         return _wait_active(plan, processes, pair)
 
 
@@ -177,7 +189,7 @@ def _document(plan: DemoPlan, processes: dict[str, subprocess.Popen[bytes]], con
             site: {"url": plan.urls[site], "pid": processes[site].pid, "config": str(configs[site])} for site in plan.ports
         },
         "operator_config": str(plan.directory / "operator.toml"),
-        "client": client_address(plan.urls),
+        "client": client_address(plan.urls), **({"ca": plan.ca} if plan.ca else {}),
     }
 
 
@@ -206,7 +218,11 @@ def _announce(
     where = document["operator_config"]
     url = document["sites"][active or "a"]["url"]
     console.print("\nTry:", style="bold")
-    curl = f"curl -H @{shlex.quote(str(Path(where).with_name(HEADER)))}" if "token" in document else "curl"
+    curl = "curl"
+    if "ca" in document:
+        curl += f" --cacert {shlex.quote(document['ca'])}"
+    if "token" in document:
+        curl += f" -H @{shlex.quote(str(Path(where).with_name(HEADER)))}"
     console.print(f"  {escape(curl)} {url}/v1/cluster", soft_wrap=True)
     console.print(f"  {escape(curl)} '{url}/v1/tables{'/flights/rows?limit=2' if loads else ''}'", soft_wrap=True)
     console.print(f"  export TWINLOG_CONFIG={escape(where)}", soft_wrap=True)

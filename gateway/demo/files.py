@@ -15,6 +15,7 @@ from gateway.access.grants import EVERYTHING
 from gateway.access.token_file import OWNER_ONLY, changing, new_token
 from gateway.access.tokens import with_token, without_token
 from gateway.demo.servers import Databases, HdfsRoot
+from gateway.tls.issuing import CA, CRL, Issuer
 
 PAIR = "demo"
 TOKENS, TOKEN, HEADER = "tokens.json", "token", "token.header"
@@ -22,8 +23,11 @@ IDENTITY, GRANTS = "demo", EVERYTHING.texts()
 _ACCESS = f"""
 [access]
 tokens = "../{TOKENS}"
-peer_calls = "plain"
 """
+_PLAIN_CALLS = 'peer_calls = "plain"\n'
+CERTS = "certs"
+_HOSTS = ("127.0.0.1", "localhost")
+_CERTIFICATE_DAYS = 3650
 
 
 def client_address(urls: Mapping[str, str]) -> str:
@@ -33,23 +37,31 @@ def client_address(urls: Mapping[str, str]) -> str:
 def write_files(
     directory: Path, ports: Mapping[str, int], *, engine: str, databases: Databases | None = None,
     hdfs: Mapping[str, HdfsRoot] | None = None, sync: str = "hsync", access: bool = False,
+    peer_ports: Mapping[str, int] | None = None,
 ) -> dict[str, Path]:
     """Site -> its configuration.
 
     `databases`: of the engine postgresql. `hdfs`: of each site; None: directories. `sync`: of an HDFS. `access`: the sites know
-    one identity, which may do everything, and nobody else.
+    one identity, which may do everything, and nobody else. `peer_ports`: of the listeners for the other site, with which all is
+    TLS; None: without TLS.
     """
     configs = {}
+    if peer_ports is not None:
+        _make_certificates(directory / CERTS)
     for site, peer in (("a", "b"), ("b", "a")):
         folder = directory / site
         (folder / "dfs").mkdir(parents=True, exist_ok=True)
         configs[site] = folder / "site.toml"
         storage, logs = _engine_toml(site, engine, databases), _dfs_toml(site, peer, hdfs, sync)
-        text = _site_toml(directory, site, peer, ports, storage, logs) + (_ACCESS if access else "")
+        doors = _plain_toml(site, peer, ports) if peer_ports is None else _tls_toml(site, peer, ports, peer_ports)
+        text = _site_toml(directory, site, doors, storage, logs)
+        if access:
+            text += _ACCESS + (_PLAIN_CALLS if peer_ports is None else "")
         configs[site].write_text(text, encoding="utf-8")
-    addresses = "".join(f'\n[sites.{site}]\nurl = "http://127.0.0.1:{port}"\n' for site, port in ports.items())
+    urls, ca = site_urls(ports, is_tls=peer_ports is not None), "" if peer_ports is None else f'ca = "{CERTS}/{CA}"\n'
+    addresses = "".join(f'\n[sites.{site}]\nurl = "{url}"\n' for site, url in urls.items())
     token = f'token = "file:{TOKEN}"\n' if access else ""
-    (directory / "operator.toml").write_text(f'pair = "{PAIR}"\n{token}{addresses}', encoding="utf-8")
+    (directory / "operator.toml").write_text(f'pair = "{PAIR}"\n{ca}{token}{addresses}', encoding="utf-8")
     if access:
         _write_token(directory)
     return configs
@@ -76,6 +88,54 @@ def _write_token(directory: Path) -> None:
             path.write_text(f"{text}\n", encoding="ascii")
 
 
+def site_urls(ports: Mapping[str, int], *, is_tls: bool) -> dict[str, str]:
+    """Site -> the address for clients."""
+    return {site: f"{'https' if is_tls else 'http'}://127.0.0.1:{port}" for site, port in ports.items()}
+
+
+def _make_certificates(folder: Path) -> None:
+    """A CA and what it signs, once."""
+    if (folder / CA).exists():
+        return
+    issuer = Issuer(folder)
+    issuer.make_ca(PAIR, _CERTIFICATE_DAYS)
+    for site in ("a", "b"):
+        issuer.make_site(PAIR, site, _HOSTS, _CERTIFICATE_DAYS)
+
+
+def _plain_toml(site: str, peer: str, ports: Mapping[str, int]) -> str:
+    return f"""\
+[http]
+port = {ports[site]}
+
+[peer]
+site = "{peer}"
+url = "http://127.0.0.1:{ports[peer]}\""""
+
+
+def _tls_toml(site: str, peer: str, ports: Mapping[str, int], peer_ports: Mapping[str, int]) -> str:
+    own = f"""\
+certificate = "../{CERTS}/site-{site}.pem"
+key = "../{CERTS}/site-{site}.key\""""
+    return f"""\
+[http]
+port = {ports[site]}
+
+[http.tls]
+{own}
+
+[peer_http]
+port = {peer_ports[site]}
+{own}
+ca = "../{CERTS}/{CA}"
+crl = "../{CERTS}/{CRL}"
+
+[peer]
+site = "{peer}"
+url = "https://127.0.0.1:{peer_ports[peer]}"
+advertised_url = "https://127.0.0.1:{ports[peer]}\""""
+
+
 def _engine_toml(site: str, engine: str, databases: Databases | None) -> str:
     kind = f'[engine]\nkind = "{engine}"'
     if databases is None:
@@ -94,7 +154,7 @@ def _dfs_toml(site: str, peer: str, hdfs: Mapping[str, HdfsRoot] | None, sync: s
     return f"[dfs.own]\n{own}\n\n[dfs.peer]\n{of_peer}"
 
 
-def _site_toml(directory: Path, site: str, peer: str, ports: Mapping[str, int], storage: str, logs: str) -> str:
+def _site_toml(directory: Path, site: str, doors: str, storage: str, logs: str) -> str:
     return f"""\
 # Written by `twinlog demo` at each start. `twinlog config show --config FILE` shows every setting there is.
 pair = "{PAIR}"
@@ -103,12 +163,7 @@ data_dir = "data"
 initial_active = "a"
 policy = "protect"
 
-[http]
-port = {ports[site]}
-
-[peer]
-site = "{peer}"
-url = "http://127.0.0.1:{ports[peer]}"
+{doors}
 
 {storage}
 

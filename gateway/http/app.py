@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache
+from typing import Literal
 
 from fastapi import Depends, FastAPI
 from fastapi.exceptions import RequestValidationError
@@ -36,17 +37,19 @@ from gateway.service.http_settings import HttpSettings
 from gateway.service.port import SiteService
 from twinlog.errors import InvalidInput, TwinlogError
 
+Part = Literal["all", "public", "peer"]  # of the routes: `peer` is for the other site alone, `public` is all the rest
 _REPEATED = ("where",)  # query parameters that a request may hold more than once
 _ABOUT = "Rows on two sites: what is acknowledged as `sync` is durable on both. Errors are RFC 9457 problems."
 
 
 class DoorApp:
-    """The ASGI application of one site: its own context, origins and gate, before the routes that all sites of this process
+    """The ASGI application of one door: its own context, origins and gate, before the routes that all sites of this process
     share. Without a gate every caller is anonymous, and has every grant."""
 
-    def __init__(self, context: ApiContext, *, gate: Gate | None = None) -> None:
+    def __init__(self, context: ApiContext, part: Part = "all", *, gate: Gate | None = None) -> None:
         self.context, self.gate = context, gate
-        self.plain, self._routes = _plain()
+        self.has_rows = part != "peer"
+        self.plain, self._routes = _plain(part)
         self.origins = Origins(context.http)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -71,8 +74,8 @@ class DoorApp:
 
     async def _served(self, scope: Scope, receive: Receive, answering: _Answering, send: Send) -> None:
         method = scope["method"]
-        try:
-            origin = self.origins.admit(scope["headers"], scope["http_version"])
+        try:  # a page has no certificate of the other site, and that may call this one by any name
+            origin = self.origins.admit(scope["headers"], scope["http_version"]) if self.has_rows else None
         except HTTPException as error:
             refused = self.context.problem(error, is_write=is_write_method(method))
             await to_response(refused)(scope, receive, send)
@@ -155,12 +158,12 @@ def build_app(
     service: SiteService, config: HttpSettings, *, now_s: Callable[[], float], new_id: Callable[[], str],
     gate: Gate | None = None,
 ) -> DoorApp:
-    """The door, to be served by server.py."""
+    """The door with all routes, to be served by server.py."""
     return DoorApp(ApiContext(service, config, now_s=now_s, new_id=new_id), gate=gate)
 
 
 @cache
-def _plain() -> tuple[FastAPI, Sequence[Route]]:
+def _plain(part: Part) -> tuple[FastAPI, Sequence[Route]]:
     """Returns the FastAPI app and its routes. They know no site, and to build them takes a fifth of a second: the simulator
     has hundreds of sites in one process."""
     app = FastAPI(
@@ -168,8 +171,10 @@ def _plain() -> tuple[FastAPI, Sequence[Route]]:
         dependencies=[Depends(_only_what_was_admitted), Depends(_only_known_parameters), Depends(_only_known_conditions)],
         telemetry={"tracing": False, "metrics": False, "logs": False},
     )
-    routers = [room.router() for room in (tables, rows, scans, cluster, checks, operations, health, internal)]
-    routers += [checks.view_router(), barriers.router(), barriers.audits_router(), pages.router(app)]
+    routers = [internal.router()] if part != "public" else []
+    if part != "peer":
+        routers = [room.router() for room in (tables, rows, scans, cluster, checks, operations, health)] + routers
+        routers += [checks.view_router(), barriers.router(), barriers.audits_router(), pages.router(app)]
     for router in routers:
         app.include_router(router)
     every_route = [route for router in routers for route in router.routes if isinstance(route, APIRoute)]

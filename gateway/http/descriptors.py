@@ -21,12 +21,13 @@ BACKLOG_MAX = 2048
 log = structlog.get_logger("gateway.http.descriptors")
 
 
-def fitting(connections_max: int) -> tuple[int, int]:
-    """Returns how many connections fit, at most `connections_max`, and how many may wait to be accepted.
+def fitting(connections_max: int, beside: int = 0) -> tuple[int, int]:
+    """Returns how many connections fit, at most `connections_max`, and how many may wait to be accepted. `beside`: connections
+    of another listener.
 
     Raises the limit of the process where it must and may; logs where fewer fit. Raises ConfigError where hardly any fits.
     """
-    reserved = RocksSettings().open_files_max + OTHER_FILES
+    reserved = RocksSettings().open_files_max + OTHER_FILES + beside
     limit = _raised(reserved + connections_max + BACKLOG_MAX)
     free = limit - reserved
     connections = min(connections_max, free * 2 // 3)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from typing import Any, TypeVar, cast
+from typing import Any, Protocol, TypeVar, cast
 from urllib.parse import quote, urlsplit
 
 import httptools
@@ -20,6 +20,7 @@ import msgspec
 from remote_log.replication.messages import decode_reply, reply_bytes_max
 from twinlog.errors import PeerError, words
 from twinlog.problem_documents import error_from_problem
+from twinlog.wire.tls import tls_words
 
 CONTENT_TYPE = "application/x-msgpack"
 _AROUND_BYTES_MAX = 1 << 20  # of an answer's head, chunk sizes and trailers
@@ -29,15 +30,26 @@ _CALLS_MAX = 100  # at the same time, a connection each
 _T = TypeVar("_T")
 
 
-class HttpTransport:
-    """Calls of the site at `url`, http or https, with the path that it is below."""
+class PeerTls(Protocol):
+    """Knows the other site by its certificate (gateway/tls/site_tls.py)."""
 
-    def __init__(self, url: str) -> None:
+    def caller(self) -> ssl.SSLContext | None:
+        """The context of a new connection; None: the other site is known by its host name alone."""
+
+    def not_the_peer(self, certificate: dict[str, Any] | None) -> str:
+        """Returns why a certificate is not the other site's; an empty text where it is."""
+
+
+class HttpTransport:
+    """Calls of the site at `url`, http or https, with the path that it is below. `tls`: of the site's own certificate."""
+
+    def __init__(self, url: str, tls: PeerTls | None = None) -> None:
         parts = urlsplit(url)
         assert parts.hostname is not None  # as the configuration was checked
         self._url, self._host = url, parts.hostname
-        self._tls = ssl.create_default_context() if parts.scheme == "https" else None
-        self._port = parts.port or (443 if self._tls is not None else 80)
+        self._is_secured, self._tls = parts.scheme == "https", tls
+        self._by_name = ssl.create_default_context() if self._is_secured else None
+        self._port = parts.port or (443 if self._is_secured else 80)
         path = quote(parts.path.rstrip("/"), safe="/%:@!$&'()*+,;=")
         self._path = f"POST {path}/internal/v1/peer/".encode()
         self._headers = b" HTTP/1.1\r\nhost: %s\r\ncontent-type: %s\r\naccept-encoding: identity\r\ncontent-length: " % (
@@ -57,10 +69,13 @@ class HttpTransport:
                 finally:
                     self._keep(connection)
         except (OSError, TimeoutError) as error:
-            what = f"{type(error).__name__}: {words(error)}"
+            what = tls_words(error) if isinstance(error, ssl.SSLError) else f"{type(error).__name__}: {words(error)}"
             raise PeerError(f"the other site at {self._url} does not answer ({what})") from error
         if status != 200:
-            raise error_from_problem(status, answer)
+            problem = error_from_problem(status, answer)
+            if status in (400, 403) and isinstance(problem, PeerError):
+                raise PeerError(f"the other site at {self._url} refuses the call: {problem.message}", **problem.fields)
+            raise problem
         return decode_reply(kind, method, answer)
 
     async def close(self) -> None:
@@ -85,8 +100,17 @@ class HttpTransport:
             connection.abort()
 
     async def _connect(self) -> _Connection:
+        """Raises ConnectionAbortedError when who answers is not the other site: then nothing was sent."""
         loop = asyncio.get_running_loop()
-        _, connection = await loop.create_connection(_Connection, self._host, self._port, ssl=self._tls)
+        context = self._tls.caller() if self._is_secured and self._tls is not None else None
+        transport, connection = await loop.create_connection(
+            _Connection, self._host, self._port, ssl=context or self._by_name
+        )
+        if context is not None and self._tls is not None:
+            wrong = self._tls.not_the_peer(transport.get_extra_info("peercert"))
+            if wrong:
+                connection.abort()
+                raise ConnectionAbortedError(f"it is not the other site: {wrong}")
         return connection
 
 

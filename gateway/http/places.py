@@ -25,6 +25,12 @@ class Guest(Protocol):
         """Leaves its place at once, and closes."""
 
 
+class Front(Guest, Protocol):
+    """A connection that is still coming in, and hands its place to the protocol behind it (gateway/tls/handshake.py)."""
+
+    address: str
+
+
 class Places:
     """Counts for all protocols of one door."""
 
@@ -38,8 +44,14 @@ class Places:
         """The number of connections of each address that has any."""
         return {address: len(guests) for address, guests in self._by_address.items()}
 
-    def enter(self, address: str, guest: Guest) -> bool:
-        """Takes a place, if need be that of one who waits, or returns False where there is none."""
+    def enter(self, address: str, guest: Guest, instead_of: Guest | None = None) -> bool:
+        """Takes a place, if need be that of one who waits, or returns False where there is none. `instead_of`: who hands its
+        own place to `guest`."""
+        if instead_of is not None:
+            guests = self._by_address[address]
+            guests.remove(instead_of)
+            guests.add(guest)
+            return True
         own = len(self._by_address.get(address, ()))
         free = self._connections_max - self.served
         if own >= min(self._per_address_max, free) and not self._make_room(address, own):

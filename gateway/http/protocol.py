@@ -14,6 +14,7 @@ RFC 9112 lets a proxy read in another way (lengths, encodings, Host, trailers, H
 from __future__ import annotations
 
 import asyncio
+import ssl
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -25,12 +26,15 @@ from gateway.api.problems import Answer, answer_for, plain_problem
 from gateway.api.request import FOLLOW, is_write_method
 from gateway.http.flow import Flow
 from gateway.http.lingering import LingeringTransport
-from gateway.http.places import Places
+from gateway.http.places import Front, Places
 from gateway.http.target import read_target
+from gateway.logs import BoundedWarnings
 from twinlog.errors import MalformedBody, Unavailable, words
 
 PIECE_BYTES = 4096  # fed to the parser at once, outside of a body whose length is known
 _CHUNK_FRAME_BYTES = 32  # length, line ends and a short extension of one chunk
+_TLS_BEGINS = b"\x16\x03"
+_warnings = BoundedWarnings("gateway.http")
 _CONNECTIONS_OWN = (b"connection", b"proxy-connection", b"upgrade")
 
 
@@ -48,6 +52,7 @@ class DoorProtocol(HttpToolsProtocol):
     limits = ConnectionLimits()
     places: Places  # of all protocols of one door
     flow: Flow
+    front: Front | None = None  # held this connection's place while it came in
     client_certificates: tuple[str, ...] = ()  # PEM, that of the client first; empty: it showed none, or there is no TLS
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -70,9 +75,13 @@ class DoorProtocol(HttpToolsProtocol):
         self._followed_since: float | None = None  # since this moment the answer is a stream of events
         self._idle_s: float | None = None  # since this moment nothing is asked; None: a request is under way
         self._last_answer: Answer | None = None  # of a refusal, when those under way are answered; nothing is parsed any more
-        self._address = self.client[0] if self.client else ""
+        self._address = self.front.address if self.front else self.client[0] if self.client else ""
         self._timer: asyncio.TimerHandle | None = None
-        self._is_served = self.places.enter(self._address, self)
+        secured: ssl.SSLObject | None = wire.get_extra_info("ssl_object")
+        if secured is not None and (shown := secured.getpeercert(binary_form=True)):
+            self.client_certificates = (ssl.DER_cert_to_PEM_cert(shown),)
+        self._is_served = self.places.enter(self._address, self, self.front)
+        self.front = None
         if self._is_served:
             self._timer = self.loop.call_later(self.limits.request_read_s, self._read_deadline)
         else:
@@ -138,7 +147,7 @@ class DoorProtocol(HttpToolsProtocol):
             self._feed_without_upgrade(memoryview(piece)[upgrade.args[0] :])
             return
         except httptools.HttpParserError as error:
-            self._refuse(plain_problem(400, f"this is no HTTP request: {words(error)}"))
+            self._refuse(plain_problem(400, self._no_request(piece, words(error))))
             return
         if not self._arriving or self._begun > (not was_arriving):
             self._head_bytes = 0
@@ -150,6 +159,12 @@ class DoorProtocol(HttpToolsProtocol):
             self._frame_bytes = max(0, self._frame_bytes + len(piece) - self._explained)
             if self._frame_bytes > self.limits.head_bytes_max:
                 self._refuse(plain_problem(431, "the trailers or chunk extensions are too long: send none"))
+
+    def _no_request(self, piece: bytes | memoryview, why: str) -> str:
+        if bytes(piece[:2]) != _TLS_BEGINS:
+            return f"this is no HTTP request: {why}"
+        _warnings.warn("a client speaks TLS to a plain port", address=self._address)
+        return "TLS came, and this port speaks plain HTTP: write http:// in the address, or set up TLS at this site"
 
     def _feed_without_upgrade(self, rest: memoryview) -> None:
         """Parses a request that asks for another protocol as what it is without that wish.
@@ -207,6 +222,8 @@ class DoorProtocol(HttpToolsProtocol):
             self.expect_100_continue = False
         self._read_target()
         self.scope[FOLLOW] = self._follow  # type: ignore[literal-required]
+        if self.client_certificates:
+            self.scope["extensions"] = {"tls": {"client_cert_chain": list(self.client_certificates)}}
         super().on_headers_complete()
         self._in_head = False
 
@@ -407,3 +424,9 @@ class DoorProtocol(HttpToolsProtocol):
                 cycle.disconnected = True
                 cycle.message_event.set()
             self.transport.close()
+
+
+def door_protocol(limits: ConnectionLimits) -> type[DoorProtocol]:
+    """The protocol class for `uvicorn.Config(http=...)` of a door without rows, which has places of its own."""
+    bound = {"limits": limits, "places": Places(limits.connections_max, limits.per_address_max)}
+    return type("BoundDoorProtocol", (DoorProtocol,), bound)

@@ -20,7 +20,9 @@ from gateway.http.app import DoorApp
 from gateway.http.descriptors import BACKLOG_MAX
 from gateway.http.hot_path import hot_protocol
 from gateway.http.origins import VARY_ORIGIN
-from gateway.http.protocol import ConnectionLimits
+from gateway.http.places import Places
+from gateway.http.protocol import ConnectionLimits, door_protocol
+from gateway.tls.handshake import TlsGate, behind_tls
 from twinlog.errors import ConfigError, reason, words
 
 
@@ -71,13 +73,21 @@ class _Server(uvicorn.Server):
 class HttpServer:
     """One door, and where it listens."""
 
-    def __init__(self, app: DoorApp, listener: socket.socket, settings: ServerSettings | None = None) -> None:
+    def __init__(
+        self, app: DoorApp, listener: socket.socket, settings: ServerSettings | None = None, gate: TlsGate | None = None
+    ) -> None:
+        """`gate`: the listener speaks TLS."""
         settings = settings or ServerSettings()
         self._listener = listener
         self._closing = app.context.closing
         self.port: int = listener.getsockname()[1]
+        limits = settings.connections
+        protocol: Any = hot_protocol(app, limits) if app.has_rows else door_protocol(limits)
+        self.places: Places = protocol.places
+        if gate is not None:
+            protocol = behind_tls(protocol, gate)
         config = uvicorn.Config(
-            app, http=hot_protocol(app, settings.connections), ws="none", lifespan="off", log_config=None,
+            app, http=protocol, ws="none", lifespan="off", log_config=None,
             access_log=False, proxy_headers=False, server_header=False, backlog=settings.backlog,
             headers=[VARY_ORIGIN] if app.context.http.cors_origins else [],
             timeout_keep_alive=settings.keep_alive_s, timeout_graceful_shutdown=settings.graceful_shutdown_s,
@@ -94,6 +104,11 @@ class HttpServer:
                 raise ConfigError(f"the HTTP server on port {self.port} ended before it started")
             await asyncio.sleep(0)
 
+    def let_go(self) -> None:
+        """Ends each connection after what is under way on it: its client makes a new one."""
+        for connection in list(self._server.server_state.connections):
+            connection.shutdown()
+
     async def stop(self) -> None:
         """Take no more connections, finish what is under way, return when all is closed."""
         if self._task is None:
@@ -106,11 +121,11 @@ class HttpServer:
 
 @contextlib.asynccontextmanager
 async def serving(
-    app: DoorApp, host: str, port: int, settings: ServerSettings | None = None
+    app: DoorApp, host: str, port: int, settings: ServerSettings | None = None, gate: TlsGate | None = None
 ) -> AsyncIterator[HttpServer]:
     """The door at `host` and `port`, open inside the block."""
     settings = settings or ServerSettings()
-    server = HttpServer(app, listen(host, port, settings.backlog), settings)
+    server = HttpServer(app, listen(host, port, settings.backlog), settings, gate)
     await server.start()
     try:
         yield server

@@ -101,7 +101,8 @@ class DependencyDocument(Struct, frozen=True):
 
 class ClusterDocument(Struct, frozen=True, kw_only=True):
     """The pair as one site sees it. `waiting_for`: what the site needs before it can serve. `operation`: the id of the role
-    change that runs here. `now_ms`: the site's clock, in milliseconds since 1970."""
+    change that runs here. `now_ms`: the site's clock, in milliseconds since 1970. `notices`: what an operator is to know of the
+    site's listeners and certificates, though nothing fails yet."""
 
     pair: str
     site: str
@@ -126,6 +127,7 @@ class ClusterDocument(Struct, frozen=True, kw_only=True):
     at_risk: AtRisk | None
     resync: ResyncDocument | None
     operation: str | None
+    notices: list[str] = []
 
 
 Outcome = Literal["survived", "lost", "unknown"]

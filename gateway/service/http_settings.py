@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
+from gateway.tls.settings import HttpTlsSettings
 from storage.settings import KIB, MIB, Matches, Url, Within
 
 HOST_NAME = r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?"
@@ -32,6 +33,7 @@ class HttpSettings:
     connections_per_address_max: Annotated[int, Within(1, 100_000)] = 500
     request_deadline_s: Annotated[float, Within(0.05, 3600)] = 10.0
     request_deadline_max_s: Annotated[float, Within(0.05, 3600)] = 60.0
+    tls: HttpTlsSettings | None = None
 
     @property
     def row_body_bytes_max(self) -> int:
@@ -41,4 +43,4 @@ class HttpSettings:
     @property
     def url(self) -> str:
         """The address that others use."""
-        return self.advertised_url or f"http://{self.host}:{self.port}"
+        return self.advertised_url or f"{'http' if self.tls is None else 'https'}://{self.host}:{self.port}"

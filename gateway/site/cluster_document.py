@@ -81,11 +81,11 @@ def cluster_document(site: Site, running_operation: str | None) -> ClusterDocume
         active=None if active is None else ActiveSite(**active),
         sites={
             settings.site: SiteDocument(settings.http.url, engine.applied.seq, role=site.role),
-            settings.peer.site: _peer(site, settings.peer.url),
+            settings.peer.site: _peer(site, settings.peer.public_url),
         },
         committed_seq=committed, applied_seq=engine.applied.seq, durable_seq=engine.durable_seq,
         replication_lag=replication_lag(site), remote_log=_remote_log(site), at_risk=at_risk(site), resync=_resync(site),
-        operation=running_operation,
+        operation=running_operation, notices=site.notices(),
     )
 
 

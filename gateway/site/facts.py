@@ -57,6 +57,7 @@ async def site_facts(site: Site, state: PairState | None, coordinator_error: str
         remote_log_missing=missing, open_leases=leases, remote_log_mark=remote_log_mark,
         audit_recent_s=settings.audits.recent_s, last_good_audit_ms=site.audits.last_good_ms(),
         peer_set_back=next((one.seen for one in troubles if one.about == STANDBY_STORAGE), None),
+        notices="; ".join(site.notices()) or None,
         resyncs=None if epoch is None else epoch.auto_resync and settings.resync_after_s is not None,
     )
 

@@ -42,6 +42,7 @@ def site_metrics(site: Site) -> dict[str, float | Histogram]:
         "barriers_held": len(engine.kept_snapshots()),
         **{f"engine_{name}": float(value) for name, value in engine.counters().items()},
         **site.audits.figures(),
+        **site.door_figures(),
     }
     for subject, word in condition.words.items():
         figures[f"{subject.lower().replace(' ', '_')}_ok"] = float(word.error is None)

@@ -129,8 +129,8 @@ class SiteOperations:
             if to != self._site.site:
                 where = {"rejoin": "of", "skip": "at"}.get(kind, "to")
                 raise Refused(
-                    f"{kind} {where} {to} runs at site {to}: ask {self._site.settings.peer.url}",
-                    ask=self._site.settings.peer.url,
+                    f"{kind} {where} {to} runs at site {to}: ask {self._site.settings.peer.public_url}",
+                    ask=self._site.settings.peer.public_url,
                 )
         elif kind != "degrade" or options.get("automatic") or not self._is_closed_active():
             self._site.serving.for_writes()  # NotActive says which site to ask

@@ -26,10 +26,16 @@ SiteName = Annotated[str, OneOf(SITES)]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeerSettings:
-    """The other site's gateway."""
+    """The other site's gateway. `url`: where this site calls it, its [peer_http] if it has one; `advertised_url`: where clients
+    reach it; empty: at `url`."""
 
     site: SiteName
     url: Url
+    advertised_url: Url = ""
+
+    @property
+    def public_url(self) -> str:
+        return self.advertised_url or self.url
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

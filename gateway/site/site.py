@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import traceback
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
@@ -68,6 +69,8 @@ class Site:
 
     def __init__(self, settings: SiteSettings, parts: SiteParts) -> None:
         self.settings, self.parts = settings, parts
+        self.notices: Callable[[], list[str]] = list  # what operators are to know of its listeners; the composition root sets
+        self.door_figures: Callable[[], Mapping[str, float]] = dict  # both
         self.site, self.peer = parts.site, parts.peer
         self.role = Role.CLOSED
         self.reason = "the gateway has started and does not know yet what it is"
@@ -153,7 +156,7 @@ class Site:
         state = self.pair_state
         if state is None or state.active is None:
             return None
-        url = self.settings.http.url if state.active == self.site else self.settings.peer.url
+        url = self.settings.http.url if state.active == self.site else self.settings.peer.public_url
         return {"site": state.active, "url": url, "epoch": state.epoch}
 
     def _refusal(self, is_write: bool) -> TwinlogError:
@@ -423,7 +426,7 @@ class Site:
             self.event(Event.STEPPED_DOWN)
             await self.close_epoch(NotActive(
                 f"site {self.site} has handed over to {self.peer}",
-                active={"site": self.peer, "url": self.settings.peer.url, "epoch": self.epoch + 1},
+                active={"site": self.peer, "url": self.settings.peer.public_url, "epoch": self.epoch + 1},
             ))
         if self.active_epoch is not None:
             raise Conflict(f"site {self.site} is {self.role}: it must be drained before it steps down")

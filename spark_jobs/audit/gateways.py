@@ -37,7 +37,8 @@ class Gateways:
 
     def __init__(self, sites: Mapping[str, SiteSource]) -> None:
         self.sites = sites
-        self._gateways = Sites({name: site.url for name, site in sites.items()}, LOOK_S)
+        tls = next(iter(sites.values())).tls  # of a pair both are the same
+        self._gateways = Sites({name: site.url for name, site in sites.items()}, LOOK_S, tls=tls)
 
     def close(self) -> None:
         self._gateways.close()

@@ -21,10 +21,11 @@ import msgspec
 from sqlalchemy import make_url
 
 from spark_jobs.job import SiteSource
-from twinlog.addresses import is_address
+from twinlog.addresses import is_address, resolve_tls
 from twinlog.decoding import decoded
 from twinlog.errors import ConfigError, InvalidInput, PeerError, reason, words
 from twinlog.sites import Sites
+from twinlog.wire.tls import Tls
 
 PREFIX = "TWINLOG_"
 WAL_FOLDER = "wal"
@@ -86,7 +87,7 @@ def _of_addresses(address: str) -> AuditedPair:
         raise PeerError("no site answers, so the pair's name is not known: " + "; ".join(map(str, answers.values())))
     if len(names) > 1:
         raise ConfigError(f"{address} leads to two pairs: {', '.join(sorted(names))}")
-    return AuditedPair(names.pop(), "a", {name: SiteSource(name, urls[name]) for name in ("a", "b")})
+    return AuditedPair(names.pop(), "a", {name: SiteSource(name, urls[name], tls=resolve_tls(address)) for name in ("a", "b")})
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -114,14 +115,16 @@ def _of_demo(path: Path, document: Mapping[str, Any]) -> AuditedPair:
     keys = {name: _Keys(config, _read(config), {}) for name, config in configs.items()}
     if sorted(keys) != ["a", "b"]:
         raise _unfit(path, "does not name the sites a and b")
-    return AuditedPair(keys["a"].text("pair"), "a", {name: _own_source(each) for name, each in keys.items()})
+    tls = resolve_tls(str(path))
+    return AuditedPair(
+        keys["a"].text("pair"), "a", {name: replace(_own_source(each), tls=tls) for name, each in keys.items()}
+    )
 
 
 def _of_operator(path: Path, document: Mapping[str, Any]) -> AuditedPair:
-    keys = _Keys(path, document, {})
-    return AuditedPair(
-        keys.text("pair"), "a", {name: SiteSource(name, keys.text(f"sites.{name}.url").rstrip("/")) for name in ("a", "b")}
-    )
+    keys, tls = _Keys(path, document, {}), resolve_tls(str(path))
+    sites = {name: SiteSource(name, keys.text(f"sites.{name}.url").rstrip("/"), tls=tls) for name in ("a", "b")}
+    return AuditedPair(keys.text("pair"), "a", sites)
 
 
 def _of_site(path: Path, keys: _Keys) -> AuditedPair:
@@ -131,20 +134,29 @@ def _of_site(path: Path, keys: _Keys) -> AuditedPair:
     if {own.name, name} != {"a", "b"}:
         raise _unfit(path, f"is site {own.name!r} with the peer {name!r}: a pair is a and b")
     remote_log, hdfs = _remote_log(keys, "dfs.peer")
-    peer = SiteSource(name, keys.text("peer.url").rstrip("/"), remote_log=remote_log, hdfs=hdfs)
+    url = keys.text("peer.advertised_url", "") or keys.text("peer.url")
+    peer = SiteSource(name, url.rstrip("/"), remote_log=remote_log, hdfs=hdfs, tls=own.tls)
     return AuditedPair(keys.text("pair"), own.name, {own.name: own, name: peer})
 
 
 def _own_source(keys: _Keys) -> SiteSource:
     data = keys.path("data_dir")
-    listens = f"http://{keys.text('http.host', '127.0.0.1')}:{keys.text('http.port', '8401')}"
+    scheme = "http" if keys.table("http.tls") is None else "https"
+    listens = f"{scheme}://{keys.text('http.host', '127.0.0.1')}:{keys.text('http.port', '8401')}"
     url = keys.text("http.advertised_url", "") or listens
     engine = keys.text("engine.kind", "rocksdb")
     remote_log, hdfs = _remote_log(keys, "dfs.own")
     return SiteSource(
         keys.text("site"), url.rstrip("/"), str(keys.file), wal=str(data / WAL_FOLDER), remote_log=remote_log, hdfs=hdfs,
-        engine=engine, engine_url=_engine_url(keys, engine, data),
+        engine=engine, engine_url=_engine_url(keys, engine, data), tls=_tls(keys),
     )
+
+
+def _tls(keys: _Keys) -> Tls:
+    """A site's file names one CA, that of the sites; TWINLOG_CA names another one for the gateways."""
+    found = resolve_tls({})
+    known = found.ca or not keys.text("peer_http.ca", "")
+    return found if known else found._replace(ca=str(keys.path("peer_http.ca")))
 
 
 def _engine_url(keys: _Keys, engine: str, data: Path) -> str:

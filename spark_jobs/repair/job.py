@@ -44,8 +44,8 @@ def run(spark: SparkSession, request: JobRequest, progress: JobProgress) -> Outc
     names = {sides["active"]: "source", sides["standby"]: "peer"}
     plans = [plan_write(finding, active=names[active], truth=names[truth] if truth else None) for finding in findings]
     progress.step(f"{'writing' if writes else 'looking at'} {len(plans):,} rows at site {active}")
-    url = next(site.url for site in request.sites if site.name == active)
-    with Client({active: url}, PATIENCE) as client:
+    at = next(site for site in request.sites if site.name == active)
+    with Client({active: at.url}, PATIENCE, tls=at.tls) as client:
         done = list(_performed(RowsAtActive(client, active), plans, request.folder.name, progress, writes=writes))
     lines = [_line(*each) for each in zip(findings, plans, done, strict=True)]
     states = Counter(each.state for each in done)

@@ -394,6 +394,14 @@ def _audit(facts: CheckFacts) -> Judgement:
     return Judgement("warning", seen, fix) if age_s > own.audit_recent_s else Judgement("ok", seen)
 
 
+def _listeners(facts: CheckFacts) -> Judgement:
+    """A warning at most: a failover waits for no certificate."""
+    said = [f"site {site.site}: {site.notices}" for site in (facts.own, facts.peer) if site is not None and site.notices]
+    if not said:
+        return Judgement("ok", "nothing to say of listeners and certificates")
+    return Judgement("warning", "; ".join(said), "see docs/security.md, when there is time for it")
+
+
 class CheckRow(NamedTuple):
     id: str
     kinds: tuple[str, ...]
@@ -423,4 +431,5 @@ CHECKS = (
     CheckRow("clock.skew", KINDS, _skew),
     CheckRow("journal.unfinished", KINDS, _journal),
     CheckRow("audit-recent", _TAKES, _audit),
+    CheckRow("listeners.guarded", KINDS, _listeners),
 )

@@ -30,7 +30,7 @@ Strangers attacked the pair from outside at commit 50909f1. For each sentence of
 which tests guard it, and with which mistake in the product all of these tests were seen to fail. Most of the tests cannot run
 on that commit itself, because names and modules have changed since; the mistake brings its fault back. `python -m
 tests.guards.ledger` draws the page from the files in `tests/guards/`. With `--break` it makes each mistake again and runs its
-tests, and with `--break --only A.3` those of one point. The points of I are about identities; nobody attacked these yet.
+tests, and with `--break --only A.3` those of one point. The points from F on are of what was built since then.
 """
 
 

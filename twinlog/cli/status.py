@@ -49,7 +49,8 @@ def status(
     found = blockers(answers, takeover)
     if as_json:
         sites = {site: {"error": str(answer)} if isinstance(answer, Exception) else answer for site, answer in answers.items()}
-        print_json({"sites": sites, "blockers": found, "takeover": takeover})
+        known = {site: answer for site, answer in answers.items() if isinstance(answer, Mapping)}
+        print_json({"sites": sites, "blockers": found, "notices": notices(known), "takeover": takeover})
     else:
         out().print(status_screen(answers, pair.urls, takeover))
     if all(isinstance(answer, PeerError) for answer in answers.values()):
@@ -109,7 +110,7 @@ def status_screen(sites: Answers, urls: Mapping[str, str], takeover: Takeover = 
     """The pair on one screen."""
     known = {site: document for site, document in sites.items() if isinstance(document, Mapping)}
     best = leading(known)
-    lines = _blocker_lines(blockers(sites, takeover))
+    lines = [*_lines("red", blockers(sites, takeover)), *_lines("yellow", notices(known))]
     return Group(_headline(best, sites), Text(), _sites_table(sites, urls), Text(), _pair_figures(best, takeover), *lines)
 
 
@@ -274,7 +275,12 @@ def _many(value: Any, parts: Sequence[tuple[str, str]]) -> str:
     return ", ".join(shown)
 
 
-def _blocker_lines(blockers: Sequence[str]) -> list[RenderableType]:
-    if not blockers:
+def notices(known: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Returns what the sites say of their listeners and certificates, though nothing fails yet."""
+    return [f"site {site}: {notice}" for site, document in known.items() for notice in document.get("notices") or ()]
+
+
+def _lines(style: str, texts: Sequence[str]) -> list[RenderableType]:
+    if not texts:
         return []
-    return [Text(), *(Text.from_markup(f"[red]![/] {escape(blocker)}", emoji=False) for blocker in blockers)]
+    return [Text(), *(Text.from_markup(f"[{style}]![/] {escape(text)}", emoji=False) for text in texts)]

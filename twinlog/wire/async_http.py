@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 
 import httpx
 
@@ -12,6 +12,7 @@ from twinlog.errors import PeerError, words
 from twinlog.problem_documents import error_from_problem
 from twinlog.wire.exchange import Broken, Reply, SiteRequest
 from twinlog.wire.http import CONNECT_TIMEOUT_S, EVENT_HEADERS, EventLines, unfolded
+from twinlog.wire.tls import Tls, client_context, tls_words
 from twinlog.wire.token import Token
 
 _NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.UnsupportedProtocol)
@@ -19,13 +20,15 @@ _NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.
 
 class AsyncHttp:
     def __init__(
-        self, connections_max: int = 100, transport: httpx.AsyncBaseTransport | None = None, token: Token | None = None
+        self, connections_max: int = 100, transport: httpx.AsyncBaseTransport | None = None, tls: Tls | None = None,
+        token: Token | None = None,
     ) -> None:
+        """Raises ConfigError where a file of `tls` is wrong."""
         self._token = token
         limits = httpx.Limits(max_connections=connections_max, max_keepalive_connections=connections_max)
         self._client = httpx.AsyncClient(
             headers={"Accept-Encoding": "identity"}, timeout=None, trust_env=False, limits=limits, transport=transport,
-            verify=ssl.create_default_context(),
+            verify=client_context(tls or Tls()),
         )
 
     async def close(self) -> None:
@@ -40,7 +43,7 @@ class AsyncHttp:
                 )
         except TimeoutError:
             return Broken(sent=True, detail=f"no answer within {request.timeout_s:g} s")
-        except httpx.HTTPError as error:
+        except (httpx.HTTPError, ssl.SSLError) as error:
             return _broken(error)
         return Reply(response.status_code, {name.lower(): value for name, value in response.headers.items()}, response.content)
 
@@ -59,14 +62,22 @@ class AsyncHttp:
                 async for line in response.aiter_lines():
                     if (data := lines.take(line)) is not None:
                         yield data
-        except httpx.HTTPError as error:
+        except (httpx.HTTPError, ssl.SSLError) as error:
             raise PeerError(f"{url}: the stream of events broke: {_broken(error).detail}", sent=True) from error
 
 
-def _broken(error: httpx.HTTPError) -> Broken:
-    """The reason why there is no answer, and whether the request may have reached the site."""
+def _broken(error: httpx.HTTPError | ssl.SSLError) -> Broken:
+    """The reason why there is no answer, and whether the request may have reached the site. httpx lets an alert of TLS pass as
+    what it is, once the handshake is done."""
     if isinstance(error, httpx.TimeoutException):
         detail = "no connection in time" if isinstance(error, _NOT_SENT) else "no answer in time"
     else:
-        detail = words(error)
+        detail = next((tls_words(each) for each in _causes(error) if isinstance(each, ssl.SSLError)), words(error))
     return Broken(sent=not isinstance(error, _NOT_SENT), detail=detail)
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    """The error, and those that it was made of."""
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__

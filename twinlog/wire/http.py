@@ -13,6 +13,7 @@ from __future__ import annotations
 import io
 import select
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -23,6 +24,7 @@ from urllib.parse import SplitResult, quote, unquote, urlsplit
 from twinlog.errors import InvalidInput, PeerError, words
 from twinlog.problem_documents import error_from_problem
 from twinlog.wire.exchange import Broken, Reply, SiteRequest
+from twinlog.wire.tls import Tls, client_context, tls_words
 from twinlog.wire.token import Token
 
 CONNECT_TIMEOUT_S = 3.0
@@ -32,10 +34,11 @@ _IN_A_TARGET = "%/:?&=,;@!$'()*+~"
 
 
 class Http:
-    """Keeps connections alive. Safe to use from several threads. `token`: who asks."""
+    """Keeps connections alive. Safe to use from several threads. `tls`: for https addresses. `token`: who asks."""
 
-    def __init__(self, token: Token | None = None) -> None:
-        self._token = token
+    def __init__(self, tls: Tls | None = None, token: Token | None = None) -> None:
+        self._tls, self._token = tls or Tls(), token
+        self._context: ssl.SSLContext | None = None  # made when it is first needed: to read the system's CAs takes a while
         self._idle: dict[tuple[str, str], list[HTTPConnection]] = {}
         self._closed = False
         self._lock = threading.Lock()
@@ -60,7 +63,7 @@ class Http:
 
         headers = {**request.headers, **self._identity(request.url)}
         try:
-            connection = self._take(url) or _connected(url, min(request.timeout_s, CONNECT_TIMEOUT_S))
+            connection = self._take(url) or self._connected(url, min(request.timeout_s, CONNECT_TIMEOUT_S))
         except OSError as error:
             return Broken(False, _detail(error, "no connection in time"))
         whole = False
@@ -79,7 +82,7 @@ class Http:
         parts, lines = urlsplit(unfolded(url)), EventLines()
         connection, headers = None, {**EVENT_HEADERS, **self._identity(url)}
         try:
-            connection = _connected(parts, min(silence_s, CONNECT_TIMEOUT_S))
+            connection = self._connected(parts, min(silence_s, CONNECT_TIMEOUT_S))
             response = _ask(connection, "GET", parts, headers, b"", lambda: silence_s)
             if response.status != 200:
                 raise error_from_problem(response.status, response.read())
@@ -95,6 +98,12 @@ class Http:
 
     def _identity(self, url: str) -> Mapping[str, str]:
         return {} if self._token is None else self._token.headers(url)
+
+    def _connected(self, url: SplitResult, timeout_s: float) -> HTTPConnection:
+        """Raises OSError; ConfigError where a file of TLS is wrong."""
+        if url.scheme == "https" and self._context is None:
+            self._context = client_context(self._tls)
+        return _connected(url, timeout_s, self._context)
 
     def _take(self, url: SplitResult) -> HTTPConnection | None:
         """An idle connection that the site has not closed meanwhile."""
@@ -190,10 +199,10 @@ class _Answer(HTTPResponse):
             raise HTTPException("the connection ended in the answer")
 
 
-def _connected(url: SplitResult, timeout_s: float) -> HTTPConnection:
+def _connected(url: SplitResult, timeout_s: float, context: ssl.SSLContext | None) -> HTTPConnection:
     host = url.hostname or ""
     if url.scheme == "https":
-        connection: HTTPConnection = HTTPSConnection(host, url.port, timeout=timeout_s)
+        connection: HTTPConnection = HTTPSConnection(host, url.port, timeout=timeout_s, context=context)
         connection.connect()
         return connection
     connection = HTTPConnection(host, url.port)
@@ -219,4 +228,4 @@ def _ask(
 
 
 def _detail(error: Exception, late: str) -> str:
-    return late if isinstance(error, TimeoutError) else words(error)
+    return late if isinstance(error, TimeoutError) else tls_words(error)

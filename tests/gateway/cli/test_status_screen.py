@@ -87,6 +87,14 @@ def test_the_status_asks_the_site_that_would_take_over() -> None:
         assert "at risk if the active is lost  0 records" in result.stdout
 
 
+def test_notices_are_shown_and_are_no_blockers() -> None:
+    notice = "insecure = true: whoever reaches this site's listener reads, writes and changes roles"
+    active = {**STANDBY, "site": "a", "role": "ACTIVE", "mode": "sync", "notices": [notice]}
+    answers = {"a": active, "b": {**STANDBY, "notices": []}}
+    assert f"! site a: {notice}" in screen(None, answers)
+    assert blockers(answers) == []
+
+
 def test_an_address_that_names_one_site_only_is_no_whole_pair() -> None:
     found = blockers({"b": {**STANDBY, "mode": "sync"}})
     assert found == ["site a was not asked, because the address does not name it: add a=http://a:1"]

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from gateway.config.loading import load_site_config
+from gateway.tls.issuing import Issuer
 from tools.sources import ROOT
 
 EXAMPLES = sorted((ROOT / "docs").glob("site-*.toml"))
@@ -25,8 +26,12 @@ def loaded(example: Path, folder: Path) -> tuple[str, str]:
         text = text.replace(f"/etc/{name}", str(folder / name))
     (folder / "a.keytab").write_bytes(b"\5\2")
     (folder / "coordinator.url").write_text("postgresql+psycopg://c@h/c\n", encoding="utf-8")
+    if "/etc/twinlog/site-a.pem" in text:
+        issuer = Issuer(folder)
+        issuer.make_ca("orders", 30)
+        issuer.make_site("orders", "a", ["gateway-a.example.org"], 30)
     file = folder / "site.toml"
-    file.write_text(text.replace("/etc/twinlog/a.keytab", str(folder / "a.keytab")), encoding="utf-8")
+    file.write_text(text.replace("/etc/twinlog/", f"{folder}/"), encoding="utf-8")
     config = load_site_config(file, ENVIRON)
     assert config.dfs.own.kind == config.dfs.peer.kind
     return config.dfs.own.kind, config.engine.kind

@@ -10,9 +10,12 @@ from gateway.access.grants import EVERYTHING, parse_grants
 from gateway.access.token_file import load_tokens
 from gateway.access.tokens import TokenIndex
 from gateway.config.loading import load_operator_config, load_site_config
-from gateway.demo.files import write_files
+from gateway.config.security import config_warnings
+from gateway.demo.files import CERTS, write_files
 from gateway.demo.servers import Databases, HdfsRoot
 from spark_jobs.audit.sites import load_pair
+from twinlog.addresses import resolve_tls
+from twinlog.wire.tls import Tls
 
 URLS = {"a": "postgresql+psycopg://twinlog@127.0.0.1:5433/twinlog_a", "b": "postgresql+psycopg://twinlog@127.0.0.1:5433/twinlog_b"}
 HDFS = {site: HdfsRoot(f"hdfs://127.0.0.1:900{n}/twinlog", f"127.0.0.1:987{n}") for n, site in enumerate("ab", 1)}
@@ -40,6 +43,27 @@ def test_each_site_has_its_own_database(tmp_path: Path) -> None:
         assert config.engine.url == URLS[site]
         assert "s3cret" not in paths[site].read_text()
         assert config.dfs.own.kind == "directory"
+
+
+def test_with_tls_each_site_has_its_listeners_and_the_operators_file_the_ca(tmp_path: Path) -> None:
+    ports, peers = {"a": 8401, "b": 8402}, {"a": 9401, "b": 9402}
+    paths = write_files(tmp_path, ports, engine="sqlite", peer_ports=peers)
+    made = {path: path.read_bytes() for path in (tmp_path / CERTS).iterdir()}
+    for site, peer in (("a", "b"), ("b", "a")):
+        config = load_site_config(paths[site], {})
+        assert config.peer_http is not None
+        assert (config.http.url, config.peer_http.port) == (f"https://127.0.0.1:{ports[site]}", peers[site])
+        assert (config.peer.url, config.peer.public_url) == (
+            f"https://127.0.0.1:{peers[peer]}", f"https://127.0.0.1:{ports[peer]}"
+        )
+        assert config_warnings(config) == []
+        assert load_pair(paths[site]).sites[peer].url == f"https://127.0.0.1:{ports[peer]}"
+        assert load_pair(paths[site]).sites[site].tls == Tls(str(tmp_path / CERTS / "ca.pem"))
+    operator = str(tmp_path / "operator.toml")
+    assert resolve_tls(operator) == Tls(str(tmp_path / CERTS / "ca.pem"))
+    assert load_pair(operator).sites["a"].tls == resolve_tls(operator)
+    write_files(tmp_path, ports, engine="sqlite", peer_ports=peers)
+    assert {path: path.read_bytes() for path in (tmp_path / CERTS).iterdir()} == made, "a second start keeps its certificates"
 
 
 def test_a_demo_with_identities_keeps_its_token_where_its_owner_alone_reads(tmp_path: Path) -> None:

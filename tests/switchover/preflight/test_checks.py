@@ -48,7 +48,7 @@ def test_ids_are_stable() -> None:
         "pair.config-agrees",
         "peer.answers", "peer.role", "site.role", "standby.base-complete", "mode.sync", "replication.lag",
         "read-lease.proved", "remote-log.found", "remote-log.open-leases", "remote-log.writable", "dfs.own-writable",
-        "wal.disk-space", "clock.skew", "journal.unfinished", "audit-recent",
+        "wal.disk-space", "clock.skew", "journal.unfinished", "audit-recent", "listeners.guarded",
     ]
     with pytest.raises(InvalidInput, match="switchover, failover, rejoin"):
         judge(facts("promotion"))
@@ -134,6 +134,9 @@ SWITCHING = Switching("p4", "a", 4, "restart", 0)
         "switchover", {"own": own(audit_recent_s=60.0, wall_ms=100_000), "peer": peer(last_good_audit_ms=90_000)},
         "audit-recent", "ok",
     ),
+    ("failover", {"peer": peer(notices="insecure = true")}, "listeners.guarded", "warning"),
+    ("rejoin", {"own": own(notices="insecure = true")}, "listeners.guarded", "warning"),
+    ("switchover", {"peer": None}, "listeners.guarded", "ok"),
 ])
 def test_each_check(kind: str, given: dict[str, Any], check: str, status: str) -> None:
     assert statuses(facts(kind, **given))[check] == status

@@ -41,7 +41,7 @@ def answer(status: int, body: str) -> bytes:
 def ask(url: str, token: Token, *, asynchronous: bool) -> None:
     request = SiteRequest(url, "GET", {}, b"", 10.0)
     if not asynchronous:
-        http = Http(token)
+        http = Http(token=token)
         http.send(request)
         http.close()
         return

@@ -1,0 +1,1 @@
+"""Benches of what stands in front of the HTTP protocol."""

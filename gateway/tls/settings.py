@@ -1,0 +1,31 @@
+"""The sections [http.tls] and [peer_http] of a site: what its listeners show, and whom they let in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from storage.settings import Within
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpTlsSettings:
+    """The public listener. `client_ca`: client certificates that it signed are taken; nobody must show one."""
+
+    certificate: Path
+    key: Path
+    client_ca: Path | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeerHttpSettings:
+    """The listener of the other site. `certificate` is also what this site shows when it calls the other one; `ca` signed the
+    certificates of both; `crl` names those that are revoked."""
+
+    host: str = "127.0.0.1"
+    port: Annotated[int, Within(1, 65535)] = 9401
+    certificate: Path
+    key: Path
+    ca: Path
+    crl: Path | None = None
