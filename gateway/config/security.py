@@ -115,7 +115,7 @@ def _keys_of(config: SiteConfig | OperatorConfig) -> dict[str, Path]:
 
 def _file_faults(config: SiteConfig, fault: Fault) -> None:
     """Reads the certificates. What does is imported here: commands in the middle of a failover do not wait for it."""
-    from gateway.tls.contexts import TlsFiles, peer_listener_context, public_context
+    from gateway.tls.contexts import faults_of, peer_listener_context, public_context
 
     http, peer_http = config.http.tls, config.peer_http
     for section, check in (
@@ -125,6 +125,6 @@ def _file_faults(config: SiteConfig, fault: Fault) -> None:
         try:
             if check is not None:
                 check()
-        except TlsFiles as error:
-            for each in error.found:
+        except ConfigError as error:
+            for each in faults_of(error):
                 fault(f"{section}.{each.key}", each.problem, each.allowed)

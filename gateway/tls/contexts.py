@@ -28,16 +28,21 @@ class TlsFault(NamedTuple):
     allowed: str
 
 
-class TlsFiles(ConfigError):
-    """Files from which no context can be made. `found`: each fault."""
+def _unusable(found: list[TlsFault]) -> ConfigError:
+    """Files from which no context can be made."""
+    faults = [{"file": "", **fault._asdict()} for fault in found]
+    return ConfigError("; ".join(f"{fault.key} {fault.problem}" for fault in found), faults=faults)
 
-    def __init__(self, found: list[TlsFault]) -> None:
-        super().__init__("; ".join(f"{fault.key} {fault.problem}" for fault in found))
-        self.found = found
+
+def faults_of(error: ConfigError) -> list[TlsFault]:
+    """The faults of an error that was raised here."""
+    faults = error.fields["faults"]
+    assert isinstance(faults, list)
+    return [TlsFault(each["key"], each["problem"], each["allowed"]) for each in faults]
 
 
 def public_context(settings: HttpTlsSettings, now: datetime | None = None) -> ssl.SSLContext:
-    """Makes that of the public listener, which asks for client certificates where there is a CA for them. Raises TlsFiles."""
+    """Makes that of the public listener: it asks for client certificates where there is a CA for them. Raises ConfigError."""
     context = _server(settings.certificate, settings.key, _faults(settings, ("client_ca",), now))
     if settings.client_ca is not None:
         context.load_verify_locations(settings.client_ca)
@@ -46,7 +51,7 @@ def public_context(settings: HttpTlsSettings, now: datetime | None = None) -> ss
 
 
 def peer_listener_context(settings: PeerHttpSettings, now: datetime | None = None) -> ssl.SSLContext:
-    """Makes that of the listener of the other site: nobody comes in without a certificate of the CA. Raises TlsFiles."""
+    """Makes that of the listener of the other site: nobody comes in without a certificate of the CA. Raises ConfigError."""
     context = _server(settings.certificate, settings.key, _faults(settings, ("ca", "crl"), now))
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.num_tickets = 0
@@ -55,7 +60,7 @@ def peer_listener_context(settings: PeerHttpSettings, now: datetime | None = Non
 
 
 def peer_caller_context(settings: PeerHttpSettings, now: datetime | None = None) -> ssl.SSLContext:
-    """Makes that of calls to the other site, which is known by its URI (identity.py) and by no host name. Raises TlsFiles."""
+    """Makes that of calls to the other site, known by its URI (identity.py) and by no host name. Raises ConfigError."""
     found = _faults(settings, ("ca", "crl"), now)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
@@ -86,7 +91,7 @@ def _server(certificate: Path, key: Path, found: list[TlsFault]) -> ssl.SSLConte
 
 
 def _own(context: ssl.SSLContext, certificate: Path, key: Path, found: list[TlsFault]) -> None:
-    """Raises TlsFiles with all that was found, also where only the two do not fit."""
+    """Raises ConfigError with all that was found, also where only the two do not fit."""
     asked = []
 
     def passphrase() -> str:
@@ -99,7 +104,7 @@ def _own(context: ssl.SSLContext, certificate: Path, key: Path, found: list[TlsF
         except (ssl.SSLError, OSError) as error:
             found.append(_unfit(certificate, key, error, is_encrypted=bool(asked)))
     if found:
-        raise TlsFiles(found)
+        raise _unusable(found)
 
 
 def _unfit(certificate: Path, key: Path, error: OSError, *, is_encrypted: bool) -> TlsFault:

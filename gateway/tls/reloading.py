@@ -14,8 +14,7 @@ from typing import Generic, TypeVar
 
 import structlog
 
-from gateway.tls.contexts import TlsFiles
-from twinlog.errors import words
+from twinlog.errors import ConfigError, words
 
 LOOK_S = 1.0
 log = structlog.get_logger("gateway.tls")
@@ -25,7 +24,7 @@ _Stamp = tuple[int, int, int] | None  # None: there is no such file
 
 class Following(Generic[_T]):
     """`current` is made of `files` by `make`, anew at each change. `on_new` is called with the keys of the files that changed,
-    on the event loop. Raises TlsFiles when the first cannot be made."""
+    on the event loop. Raises ConfigError when the first cannot be made."""
 
     def __init__(
         self, section: str, files: Mapping[str, Path], make: Callable[[], _T],
@@ -51,7 +50,7 @@ class Following(Generic[_T]):
         self._stamps = stamps
         try:
             made = await asyncio.to_thread(self._make)
-        except TlsFiles as error:
+        except ConfigError as error:
             self._keep(f"[{self._section}] {error.message}")
             return
         except (OSError, ValueError) as error:  # a file that changed between two looks at it

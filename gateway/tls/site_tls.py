@@ -31,7 +31,7 @@ class Contexts(NamedTuple):
 
 
 class SiteTls:
-    """`insecure`: the configuration says so. Raises TlsFiles when a file is wrong."""
+    """`insecure`: the configuration says so. Raises ConfigError when a file is wrong."""
 
     def __init__(
         self, pair: str, peer: str, http: HttpTlsSettings | None, peer_http: PeerHttpSettings | None, *, insecure: bool,

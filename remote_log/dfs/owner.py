@@ -37,5 +37,5 @@ class Owner:
                 raise DfsError(
                     f"the DFS {where} ({setting}) is marked as that of site {site}, and this gateway takes it for that of site"
                     f" {self.site}: [dfs.own] and [dfs.peer] are exchanged in one site's file, so correct that file; if the DFS"
-                    f" is that of site {self.site}, delete {MARK}/{mark} there", setting=setting, owner=site,
+                    f" is that of site {self.site}, delete {MARK}/{mark} there", setting=setting, site=site,
                 )

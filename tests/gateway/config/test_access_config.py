@@ -11,6 +11,7 @@ from gateway.access.opening import open_gate
 from gateway.access.settings import AccessSettings
 from gateway.config.loading import load_operator_config, load_site_config
 from gateway.config.reading import effective
+from gateway.config.security import config_warnings
 from gateway.demo.files import write_files
 from twinlog.errors import ConfigError, InvalidInput
 
@@ -18,7 +19,7 @@ OIDC = '[access.oidc]\nissuer = "https://id"\naudience = "shop"\n'
 
 
 def _load(tmp_path: Path, access: str) -> Any:
-    path = write_files(tmp_path, {"a": 1, "b": 2}, engine="rocksdb")["a"]
+    path = write_files(tmp_path, {"a": 1, "b": 2}, engine="rocksdb", peer_ports={"a": 3, "b": 4})["a"]
     path.write_text(path.read_text() + access)
     return load_site_config(path, {})
 
@@ -41,6 +42,17 @@ def test_what_is_wrong_is_named(tmp_path: Path, access: str, key: str, said: str
     faults = caught.value.fields["faults"]
     assert isinstance(faults, list)
     assert [(fault["key"], said in fault["problem"]) for fault in faults] == [(key, True)]
+
+
+def test_without_a_listener_of_its_own_the_other_site_needs_a_word_to_come_in(tmp_path: Path) -> None:
+    path = write_files(tmp_path, {"a": 1, "b": 2}, engine="rocksdb")["a"]
+    plain = path.read_text()
+    path.write_text(plain + '[access]\ntokens = "t"\n')
+    with pytest.raises(ConfigError) as caught:
+        load_site_config(path, {})
+    assert [fault["key"] for fault in caught.value.fields["faults"]] == ["access.peer_calls"]  # type: ignore[index, union-attr]
+    path.write_text(plain + '[access]\ntokens = "t"\npeer_calls = "plain"\n')
+    assert [each["key"] for each in config_warnings(load_site_config(path, {}))] == ["access.peer_calls"]
 
 
 def test_paths_are_beside_the_file_and_defaults_deny(tmp_path: Path) -> None:

@@ -10,20 +10,21 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives import serialization
 
-from gateway.tls.contexts import TlsFault, TlsFiles, peer_caller_context, peer_listener_context, public_context
+from gateway.tls.contexts import TlsFault, faults_of, peer_caller_context, peer_listener_context, public_context
 from gateway.tls.issuing import Issuer
 from gateway.tls.settings import PeerHttpSettings
 from tests.gateway.tls.tls_rig import DAY, PAIR, Certificates
+from twinlog.errors import ConfigError
 
 
 def found(settings: PeerHttpSettings) -> dict[str, TlsFault]:
     """The faults, the same for the listener and for the calls."""
-    with pytest.raises(TlsFiles) as listener:
+    with pytest.raises(ConfigError) as listener:
         peer_listener_context(settings)
-    with pytest.raises(TlsFiles) as caller:
+    with pytest.raises(ConfigError) as caller:
         peer_caller_context(settings)
-    assert listener.value.found == caller.value.found
-    return {fault.key: fault for fault in listener.value.found}
+    assert faults_of(listener.value) == faults_of(caller.value)
+    return {fault.key: fault for fault in faults_of(listener.value)}
 
 
 def encrypted(certificates: Certificates) -> Path:
@@ -76,13 +77,13 @@ def test_every_fault_is_named_at_once(certificates: Certificates) -> None:
 
 def test_a_list_that_is_over_would_refuse_everybody_and_is_a_fault(certificates: Certificates) -> None:
     later = datetime.now(UTC) + timedelta(days=400)
-    with pytest.raises(TlsFiles, match=r"crl is .* which is over since"):
+    with pytest.raises(ConfigError, match=r"crl is .* which is over since"):
         peer_listener_context(certificates.peer("a"), later)
 
 
 def test_a_certificate_is_judged_by_the_clock_of_this_machine(certificates: Certificates) -> None:
     public_context(certificates.site("a"))
-    with pytest.raises(TlsFiles, match=r"not valid before .*clock"):
+    with pytest.raises(ConfigError, match=r"not valid before .*clock"):
         public_context(certificates.site("a"), datetime.now(UTC) - DAY)
 
 
