@@ -35,6 +35,7 @@ from gateway.site.operations import SiteOperations
 from gateway.site.service import site_service
 from gateway.site.site import Site, not_kept
 from gateway.site.supervisor import Supervisor
+from gateway.trail.trail import Trail
 from remote_log.dfs.opening import open_dfs, warm_up
 from remote_log.dfs.port import Dfs
 from remote_log.layout import RemoteLayout
@@ -67,7 +68,7 @@ def new_id() -> str:
 
 
 @asynccontextmanager
-async def opened_site(config: SiteConfig, failpoints: Failpoints) -> AsyncIterator[tuple[Site, SiteOperations]]:
+async def opened_site(config: SiteConfig, failpoints: Failpoints) -> AsyncIterator[tuple[Site, SiteOperations, Trail]]:
     """The site on its real parts, running but without a door."""
     async with AsyncExitStack() as stack:
         clock = SystemClock()
@@ -75,6 +76,9 @@ async def opened_site(config: SiteConfig, failpoints: Failpoints) -> AsyncIterat
         stack.callback(data_dir.close)
         files = OsFiles(config.data_dir)
         stack.push_async_callback(files.close)
+        trail = Trail(files, clock, pair=config.pair, site=config.site)
+        await trail.open()
+        stack.push_async_callback(trail.close)
         engine = await open_engine(config.engine, config.data_dir, config.pair, config.site)
         stack.push_async_callback(engine.close)
         wal = await Wal.open(files, "wal", config.wal)
@@ -105,7 +109,7 @@ async def opened_site(config: SiteConfig, failpoints: Failpoints) -> AsyncIterat
         )
         stack.push_async_callback(_stop, site, supervisor, operations)
         supervisor.start()
-        yield site, operations
+        yield site, operations, trail
 
 
 async def _coordinator(
@@ -200,8 +204,10 @@ async def serve(config: SiteConfig, failpoints: Failpoints | None = None) -> Non
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
     loop.add_signal_handler(signal.SIGHUP, _outlive_terminal)
-    async with gate_of(config.access) as gate, opened_site(config, failpoints or Failpoints()) as (site, operations):
-        app = build_app(site_service(site, operations), config.http, now_s=time.perf_counter, new_id=new_id, gate=gate)
+    async with gate_of(config.access) as gate, opened_site(config, failpoints or Failpoints()) as (site, operations, trail):
+        app = build_app(
+            site_service(site, operations), config.http, now_s=time.perf_counter, new_id=new_id, gate=gate, trail=trail
+        )
         async with serving(app, config.http.host, config.http.port, _server_settings(config.http)):
             log.info("serving", url=config.http.url)
             _settle_interpreter(site.collections)

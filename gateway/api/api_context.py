@@ -17,6 +17,7 @@ from gateway.api.problems import Answer, answer_for, forget_frames, known
 from gateway.api.request import Canonical, Head, canonical_document, deadline_s, idempotency
 from gateway.service.http_settings import HttpSettings
 from gateway.service.port import Condition, Mutation, SiteService, WriteRequest, WriteResult
+from gateway.trail.trail import Trail
 from storage.engine import StoredRow
 from storage.log.record import Record
 from storage.rows.codec import RowCodec, RowCodecs
@@ -32,10 +33,12 @@ class ApiContext:
     """Holds what the routes share. `now_s` is the clock of the measurements; `new_id` makes the number of an incident."""
 
     def __init__(
-        self, service: SiteService, http: HttpSettings, *, now_s: Callable[[], float], new_id: Callable[[], str]
+        self, service: SiteService, http: HttpSettings, *, now_s: Callable[[], float], new_id: Callable[[], str],
+        trail: Trail | None = None,
     ) -> None:
         self.service = service
         self.http = http
+        self.trail = trail  # None: a door of a test or of the simulator, which keeps none
         self.metrics = DoorMetrics(service.cluster)
         self.closing = asyncio.Event()
         self.bodies = BodyBudget(http.bodies_bytes_max)

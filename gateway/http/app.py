@@ -34,6 +34,7 @@ from gateway.api.routes.common import context_of, to_response
 from gateway.http.origins import Origins, preflight, shared_with
 from gateway.service.http_settings import HttpSettings
 from gateway.service.port import SiteService
+from gateway.trail.trail import Trail
 from twinlog.errors import InvalidInput, TwinlogError
 
 _REPEATED = ("where",)  # query parameters that a request may hold more than once
@@ -153,10 +154,10 @@ def _counted_out(send: Send, budget: Budget) -> Send:
 
 def build_app(
     service: SiteService, config: HttpSettings, *, now_s: Callable[[], float], new_id: Callable[[], str],
-    gate: Gate | None = None,
+    gate: Gate | None = None, trail: Trail | None = None,
 ) -> DoorApp:
     """The door, to be served by server.py."""
-    return DoorApp(ApiContext(service, config, now_s=now_s, new_id=new_id), gate=gate)
+    return DoorApp(ApiContext(service, config, now_s=now_s, new_id=new_id, trail=trail), gate=gate)
 
 
 @cache
