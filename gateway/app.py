@@ -14,8 +14,9 @@ import secrets
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any, NamedTuple
 
 import structlog
 
@@ -31,14 +32,20 @@ from gateway.http.server import ServerSettings, serving
 from gateway.logs import configure_logs
 from gateway.service.histogram import Histogram
 from gateway.service.http_settings import HttpSettings
+from gateway.site.facts import RELEASE
 from gateway.site.operations import SiteOperations
 from gateway.site.service import site_service
 from gateway.site.site import Site, not_kept
 from gateway.site.supervisor import Supervisor
+from gateway.trail.journal import TrailJournal
+from gateway.trail.keeping import AccessTrail, configuration_digest, kept_trail
+from gateway.trail.peer import PeerTrail
 from gateway.trail.trail import Trail
 from remote_log.dfs.opening import open_dfs, warm_up
 from remote_log.dfs.port import Dfs
 from remote_log.layout import RemoteLayout
+from remote_log.replication.messages import TrailNote
+from storage.cancellation import ended
 from storage.clock import Clock, HybridClock, SystemClock
 from storage.disk.data_dir import open_data_dir
 from storage.disk.os_files import OsFiles
@@ -67,8 +74,15 @@ def new_id() -> str:
     return f"{time.time_ns() // 1_000_000:x}-{secrets.token_hex(4)}"
 
 
+class OpenedSite(NamedTuple):
+    site: Site
+    operations: SiteOperations
+    trail: Trail
+    peer_trail: PeerTrail
+
+
 @asynccontextmanager
-async def opened_site(config: SiteConfig, failpoints: Failpoints) -> AsyncIterator[tuple[Site, SiteOperations, Trail]]:
+async def opened_site(config: SiteConfig, failpoints: Failpoints) -> AsyncIterator[OpenedSite]:
     """The site on its real parts, running but without a door."""
     async with AsyncExitStack() as stack:
         clock = SystemClock()
@@ -77,8 +91,14 @@ async def opened_site(config: SiteConfig, failpoints: Failpoints) -> AsyncIterat
         files = OsFiles(config.data_dir)
         stack.push_async_callback(files.close)
         trail = Trail(files, clock, pair=config.pair, site=config.site)
-        await trail.open()
-        stack.push_async_callback(trail.close)
+
+        async def ask_other(note: TrailNote, timeout_s: float) -> TrailNote:
+            return await site.parts.other_site.trail(note, timeout_s)
+
+        peer_trail = PeerTrail(trail, clock, config.peer.site, ask_other)
+        await stack.enter_async_context(
+            kept_trail(trail, {"release": RELEASE, "configuration": configuration_digest(config)})
+        )
         engine = await open_engine(config.engine, config.data_dir, config.pair, config.site)
         stack.push_async_callback(engine.close)
         wal = await Wal.open(files, "wal", config.wal)
@@ -88,7 +108,7 @@ async def opened_site(config: SiteConfig, failpoints: Failpoints) -> AsyncIterat
         await warm_up(own_dfs, peer_dfs)
         coordinator, stand_in = await _coordinator(config, clock, files, own_dfs, peer_dfs)
         stack.push_async_callback(coordinator.close)
-        journal = SqlJournal(config.journal.address(config.data_dir))
+        journal = TrailJournal(SqlJournal(config.journal.address(config.data_dir)), trail)
         transport = HttpTransport(config.peer.url)
         stack.push_async_callback(transport.close)
         cursors = await CursorRegistry.open(files)
@@ -107,9 +127,11 @@ async def opened_site(config: SiteConfig, failpoints: Failpoints) -> AsyncIterat
             site, run_plan=operations.run_own, undo_again=operations.undo_again, go_on=operations.go_on,
             is_busy=lambda: operations.running_id is not None,
         )
+        site.trail_fault = lambda: trail.fault
         stack.push_async_callback(_stop, site, supervisor, operations)
         supervisor.start()
-        yield site, operations, trail
+        await stack.enter_async_context(_running(peer_trail.run(), "trail of the other site"))
+        yield OpenedSite(site, operations, trail, peer_trail)
 
 
 async def _coordinator(
@@ -186,13 +208,36 @@ async def gate_of(access: AccessSettings | None) -> AsyncIterator[Gate | None]:
         yield None
         return
     gate = open_gate(access)
-    watching = asyncio.create_task(gate.run(), name="access")
     try:
-        yield gate
+        async with _running(gate.run(), "access"):
+            yield gate
     finally:
-        watching.cancel()
-        await asyncio.wait((watching,))
         await gate.close()
+
+
+@asynccontextmanager
+async def _running(work: Coroutine[Any, Any, None], name: str) -> AsyncIterator[None]:
+    """`work`, which has no end of its own, inside the block."""
+    task = asyncio.create_task(work, name=name)
+    try:
+        yield
+    finally:
+        task.cancel()
+        await ended((task,))
+
+
+@asynccontextmanager
+async def _access_kept(gate: Gate | None, opened: OpenedSite) -> AsyncIterator[None]:
+    """Refusals of the gate, and changes of its files, are in the trail."""
+    if gate is None:
+        yield
+        return
+    kept = AccessTrail(opened.trail, opened.site.parts.clock, gate)
+    try:
+        async with _running(kept.run(), "refusals"):
+            yield
+    finally:
+        kept.summarise(anyhow=True)
 
 
 async def serve(config: SiteConfig, failpoints: Failpoints | None = None) -> None:
@@ -204,11 +249,13 @@ async def serve(config: SiteConfig, failpoints: Failpoints | None = None) -> Non
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
     loop.add_signal_handler(signal.SIGHUP, _outlive_terminal)
-    async with gate_of(config.access) as gate, opened_site(config, failpoints or Failpoints()) as (site, operations, trail):
+    async with gate_of(config.access) as gate, opened_site(config, failpoints or Failpoints()) as opened:
+        site = opened.site
         app = build_app(
-            site_service(site, operations), config.http, now_s=time.perf_counter, new_id=new_id, gate=gate, trail=trail
+            site_service(site, opened.operations, opened.peer_trail.answer), config.http, now_s=time.perf_counter,
+            new_id=new_id, gate=gate, trail=opened.trail,
         )
-        async with serving(app, config.http.host, config.http.port, _server_settings(config.http)):
+        async with _access_kept(gate, opened), serving(app, config.http.host, config.http.port, _server_settings(config.http)):
             log.info("serving", url=config.http.url)
             _settle_interpreter(site.collections)
             await stop.wait()

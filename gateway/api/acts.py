@@ -23,43 +23,45 @@ NOT_BEGUN = "the audit trail of this site cannot be written, and nothing was don
 
 
 @asynccontextmanager
-async def act(request: Request, event: str, what: dict[str, Any], says: str = "") -> AsyncIterator[dict[str, Any]]:
-    """Around what a request does; what the block adds to the dictionary stands in the line of its end. `says`: what whoever
-    asks calls himself. Raises Unavailable where the beginning cannot be kept."""
-    async with _kept(request, event, what, says, needed=True) as ended:
-        yield ended
-
-
-@asynccontextmanager
-async def role_act(request: Request, event: str, what: dict[str, Any], says: str) -> AsyncIterator[dict[str, Any]]:
-    """As `act`, around the command of a role change: it is done also where the trail cannot be written."""
-    async with _kept(request, event, what, says, needed=False) as ended:
-        yield ended
-
-
-@asynccontextmanager
-async def _kept(
-    request: Request, event: str, what: dict[str, Any], says: str, *, needed: bool
+async def act(
+    request: Request, event: str, what: dict[str, Any], *, needed: bool = True
 ) -> AsyncIterator[dict[str, Any]]:
+    """Around what a request does; what the block adds to the dictionary stands in the line of its end. Raises Unavailable where
+    the line of the beginning is `needed` and cannot be kept."""
     trail, ended = context_of(request).trail, dict[str, Any]()
     if trail is None:
         yield ended
         return
-    who = who_of(request.scope, says)
+    who = who_of(request.scope)
     begun = await trail.write(event, who, "begun", what)
     if needed and not begun.is_written:
         trail.put(event, who, "refused", {"code": Unavailable.code}, of=begun)
         raise Unavailable(NOT_BEGUN, retry_after_s=1)
-    asked_by = ASKED_BY.set(who)
     try:
         yield ended
     except BaseException as error:
         outcome, why = _outcome(error)
         trail.put(event, who, outcome, {**why, **ended}, of=begun)
         raise
+    await trail.write(event, who, "done", ended, of=begun)
+
+
+@asynccontextmanager
+async def role_change(request: Request, event: str, what: dict[str, Any], says: str) -> AsyncIterator[None]:
+    """Around the command of a role change, whose journal has the lines of what is done (gateway/trail/journal.py): here it says
+    who asks, and that a command came to nothing. `says`: what whoever asks calls himself."""
+    trail = context_of(request).trail
+    who = who_of(request.scope, says)
+    asked_by = ASKED_BY.set(who)
+    try:
+        yield
+    except BaseException as error:
+        if trail is not None:
+            outcome, why = _outcome(error)
+            trail.put(event, who, outcome, {**what, **why}, operation=str(what.get("operation", "")))
+        raise
     finally:
         ASKED_BY.reset(asked_by)
-    await trail.write(event, who, "done", ended, of=begun)
 
 
 def _outcome(error: BaseException) -> tuple[Outcome, dict[str, Any]]:

@@ -26,7 +26,7 @@ from twinlog.decoding import or_none
 
 FOLDER = "trail"
 OPENED = "trail.opened"
-FILE_BYTES_MAX = 8 << 20
+FILE_BYTES_MAX = 4 << 20
 _NAME = re.compile(r"trail-([0-9]{8})\.jsonl")
 FAULTS_MAX = 100
 

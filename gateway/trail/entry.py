@@ -18,7 +18,7 @@ import msgspec
 
 from twinlog.decoding import or_none
 
-Outcome = Literal["begun", "done", "refused", "failed", "unknown", "noted"]
+Outcome = Literal["begun", "done", "refused", "failed", "undone", "unknown", "noted"]
 NO_LINE = bytes(32)
 WHAT_BYTES_MAX = 4 << 10
 LINE_BYTES_MAX = 8 << 10

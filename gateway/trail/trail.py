@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -42,6 +43,8 @@ from twinlog.errors import TwinlogError
 DEADLINE_S = 2.0
 RETRY_S = 2.0
 QUEUE_MAX = 2000
+FAULT_WAIT_S = 0.2  # while the disk is known to refuse: an answer that comes at once
+LOOK_BACK_BYTES = 4 << 20  # of older files, for the listeners at a start
 BROKEN_MAX = 5  # faults that a start names; `twinlog trail --verify` names all
 GAP = "trail.gap"
 log = structlog.get_logger("twinlog.trail")
@@ -78,6 +81,8 @@ class Trail:
         self.head = Head()
         self.last: Entry | None = None  # before this life
         self.fault: str | None = None
+        self.listeners: list[Callable[[Entry, Head], None]] = []  # of each line, those that a start finds too
+        self.carried: dict[str, Any] = {}  # what each file's first line says, too, so that a start need not read all files
         self._found_broken: list[dict[str, Any]] = []
         self._is_known = False  # where the files end
         self._ordinal, self._written_bytes = 0, 0
@@ -90,8 +95,10 @@ class Trail:
 
     async def open(self) -> None:
         """Finds where the trail ends, and begins to write. A disk that refuses is no reason not to start."""
-        with suppress(TwinlogError):
+        try:
             await self._find_end()
+        except TwinlogError as error:
+            self._fail(error.message)
         self._task = asyncio.get_running_loop().create_task(self._write_all(), name="trail")
 
     async def close(self) -> None:
@@ -138,7 +145,7 @@ class Trail:
     ) -> Placed:
         """As `put`, and waits until it is written or has failed, for DEADLINE_S at most."""
         placed = self.put(event, who, outcome, what, operation=operation, of=of)
-        await asyncio.wait((placed.written,), timeout=DEADLINE_S)
+        await asyncio.wait((placed.written,), timeout=DEADLINE_S if self.fault is None else FAULT_WAIT_S)
         if not placed.written.done() and self.fault is None:
             self._fail("the disk does not answer")
             _log_unwritten(placed, "the disk does not answer")
@@ -183,7 +190,12 @@ class Trail:
             log.warning("the trail is written again", number=head.number, waiting=len(self._queue))
             self.fault = None
         placed.settle(True)
-        _log(entry, head)
+        self._is_written(entry, head)
+
+    def _is_written(self, entry: Entry, head: Head) -> None:
+        log.info("trail", number=head.number, sha256=head.sha256, **_shown(entry))
+        for listener in self.listeners:
+            listener(entry, head)
 
     def _gap(self) -> Placed:
         what = {"left_out": self._left_out, "first_ms": self._left_out_ms, "log": "trail unwritten"}
@@ -219,7 +231,8 @@ class Trail:
             await self._find_end()
         torn = [*self._torn, *await self._unsynced()]
         ordinal = max([self._ordinal, *await self._ordinals()]) + 1
-        what = {**msgspec.to_builtins(Opening(self.head.sha256, torn)), "pair": self._pair, "site": self.site, "format": 1}
+        what = {**msgspec.to_builtins(Opening(self.head.sha256, torn)), "pair": self._pair, "site": self.site, "format": 1,
+                **self.carried}
         if self._found_broken:
             what["broken"] = self._found_broken
         entry = Entry(self.head.number + 1, self._clock.wall_ms(), OPENED, self.this_site, what=what)
@@ -227,7 +240,7 @@ class Trail:
         self._file = await self._files.create_log(f"{FOLDER}/{file_name(ordinal)}", line, len(line))
         self.head, self._ordinal, self._written_bytes = head, ordinal, len(line)
         self._torn, self._found_broken = [], []
-        _log(entry, head)
+        self._is_written(entry, head)
 
     async def _end_file(self) -> None:
         file, self._file = self._file, None
@@ -252,20 +265,31 @@ class Trail:
     async def _find_end(self) -> None:
         """Reads the last whole line there is; what stands behind it was torn by a crash. Raises TwinlogError."""
         torn: list[Leftover] = []
+        newest: list[bytes] = []
         ordinals = await self._ordinals()
         for ordinal in reversed(ordinals):
             name = file_name(ordinal)
-            await self._files.make_durable(f"{FOLDER}/{name}")  # a process that died may have left it unsynced
+            if not newest:
+                await self._files.make_durable(f"{FOLDER}/{name}")  # a process that died may have left it unsynced
             data = await self._files.read(f"{FOLDER}/{name}")
-            torn = [*leftover(name, data, whole_bytes(data), "torn"), *torn]
             if ordinal == ordinals[-1]:
                 self._ordinal, self._written_bytes = ordinal, len(data)
             last = last_line(data)
-            if last is not None:
+            if not newest:
+                torn = [*leftover(name, data, whole_bytes(data), "torn"), *torn]
+                if last is None:
+                    continue
                 self.head, self.last = last.head, last.entry
                 self._note_broken(name, data)
+            newest.append(data)
+            if sum(map(len, newest)) >= LOOK_BACK_BYTES:
                 break
         self._torn, self._is_known = torn, True
+        for raw in b"".join(reversed(newest)).split(b"\n") if self.listeners else ():
+            line = read_line(raw)
+            for listener in self.listeners:
+                if line is not None:
+                    listener(line.entry, line.head)
 
     def _note_broken(self, name: str, data: bytes) -> None:
         """A last file whose lines do not continue each other was changed by somebody: it stays as it is, and is said."""
@@ -275,10 +299,6 @@ class Trail:
         for fault in verifier.end().faults[:BROKEN_MAX]:
             log.error("the trail is broken", file=fault.file, line=fault.line, why=fault.what)
             self._found_broken.append({"file": fault.file, "line": fault.line})
-
-
-def _log(entry: Entry, head: Head) -> None:
-    log.info("trail", number=head.number, sha256=head.sha256, **_shown(entry))
 
 
 def _log_unwritten(placed: Placed, why: str) -> None:

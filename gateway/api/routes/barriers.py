@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from gateway.api import examples
 from gateway.api import openapi as api
+from gateway.api.acts import act
 from gateway.api.documents import BarrierBody
 from gateway.api.request import decoded_part
 from gateway.api.routes.common import context_of, head_once_whole, json_answer, json_request
@@ -37,7 +38,9 @@ def router() -> APIRouter:
     async def take_barrier(request: Request) -> Response:
         context = context_of(request)
         asked = await json_request(request, context, _decode_barrier)
-        document, is_new = await context.service.barriers.take(asked.name)
+        async with act(request, "barrier.take", {"barrier": asked.name}) as ended:
+            document, is_new = await context.service.barriers.take(asked.name)
+            ended |= {"barrier": document.name, "is_new": is_new}
         return json_answer(document, 201 if is_new else 200, (b"location", f"/v1/barriers/{document.name}".encode()))
 
     @routes.get(
@@ -61,7 +64,8 @@ def router() -> APIRouter:
     async def release_barrier(name: BarrierName, request: Request) -> Response:
         context = context_of(request)
         await head_once_whole(request, context)
-        await context.service.barriers.release(decoded_part(name))
+        async with act(request, "barrier.release", {"barrier": decoded_part(name)}, needed=False):  # it gives space back
+            await context.service.barriers.release(decoded_part(name))
         return Response(status_code=204)
 
     return routes
@@ -78,7 +82,9 @@ def audits_router() -> APIRouter:
     async def note_audit(request: Request) -> Response:
         context = context_of(request)
         audit = await json_request(request, context, _decode_audit)
-        await context.service.audits.note(audit)
+        what = {"id": audit.id, "job": audit.job, "outcome": audit.outcome, "differences": audit.differences, "by": audit.by}
+        async with act(request, "audit.note", what):
+            await context.service.audits.note(audit)
         return json_answer(audit, 201)
 
     @routes.get(
