@@ -92,7 +92,7 @@ class Gate:
             known.budget.enter(self._now_s(), _length(scope["headers"]))
             return known.budget
         except TwinlogError as error:
-            self._note(error, caller, scope)
+            self.note(error, caller, scope)
             raise
 
     async def _identify(self, scope: Any) -> _Known:
@@ -180,7 +180,8 @@ class Gate:
         if self._refused > REFUSED_AT_ONCE_PER_S:
             await self._sleep(REFUSED_LATE_S)
 
-    def _note(self, error: TwinlogError, caller: Caller | None, scope: Any) -> None:
+    def note(self, error: TwinlogError, caller: Caller | None, scope: Any) -> None:
+        """Tells a refusal, of this gate or of a handler that found a grant missing."""
         self.on_refused(error, caller, scope)
         now_s = self._now_s()
         if now_s - self._second_s >= 1:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from gateway.api.body_budget import SMALL_BODY_BYTES, BodyBudget
 from gateway.api.content_coding import Expander
@@ -22,7 +22,7 @@ from storage.engine import StoredRow
 from storage.log.record import Record
 from storage.rows.codec import RowCodec, RowCodecs
 from storage.rows.schema import TableSchema
-from twinlog.errors import TwinlogError
+from twinlog.errors import Forbidden, TwinlogError
 
 CONTEXT = "context"  # in the scope of a request: the context of the door that it came in by
 BODY_HOLD = "body_hold"  # in the scope of a request: its place in the budget of bodies
@@ -38,6 +38,7 @@ class ApiContext:
     ) -> None:
         self.service = service
         self.http = http
+        self.on_forbidden: Callable[[Forbidden, Any], None] = lambda error, scope: None  # a handler found a grant missing
         self.trail = trail  # None: a door of a test or of the simulator, which keeps none
         self.metrics = DoorMetrics(service.cluster)
         self.closing = asyncio.Event()

@@ -29,13 +29,13 @@ from gateway.api import openapi
 from gateway.api.api_context import BODY_HOLD, CONTEXT, ApiContext
 from gateway.api.content_coding import CodedSend
 from gateway.api.request import is_write_method
-from gateway.api.routes import barriers, checks, cluster, health, internal, operations, pages, rows, scans, tables
+from gateway.api.routes import barriers, checks, cluster, health, internal, operations, pages, rows, scans, tables, trail
 from gateway.api.routes.common import context_of, to_response
 from gateway.http.origins import Origins, preflight, shared_with
 from gateway.service.http_settings import HttpSettings
 from gateway.service.port import SiteService
 from gateway.trail.trail import Trail
-from twinlog.errors import InvalidInput, TwinlogError
+from twinlog.errors import Forbidden, InvalidInput, TwinlogError
 
 _REPEATED = ("where",)  # query parameters that a request may hold more than once
 _ABOUT = "Rows on two sites: what is acknowledged as `sync` is durable on both. Errors are RFC 9457 problems."
@@ -47,6 +47,8 @@ class DoorApp:
 
     def __init__(self, context: ApiContext, *, gate: Gate | None = None) -> None:
         self.context, self.gate = context, gate
+        if gate is not None:
+            context.on_forbidden = lambda error, scope: gate.note(error, scope[CALLER], scope)
         self.plain, self._routes = _plain()
         self.origins = Origins(context.http)
 
@@ -170,7 +172,7 @@ def _plain() -> tuple[FastAPI, Sequence[Route]]:
         telemetry={"tracing": False, "metrics": False, "logs": False},
     )
     routers = [room.router() for room in (tables, rows, scans, cluster, checks, operations, health, internal)]
-    routers += [checks.view_router(), barriers.router(), barriers.audits_router(), pages.router(app)]
+    routers += [checks.view_router(), barriers.router(), barriers.audits_router(), trail.router(), pages.router(app)]
     for router in routers:
         app.include_router(router)
     every_route = [route for router in routers for route in router.routes if isinstance(route, APIRoute)]
@@ -179,6 +181,8 @@ def _plain() -> tuple[FastAPI, Sequence[Route]]:
     async def problem(request: Request, error: Exception) -> Response:
         if isinstance(error, HTTPException) and error.status_code == 405:  # the framework names those of one route only
             error = HTTPException(405, headers={"Allow": _allowed(routes, request.scope)})
+        elif isinstance(error, Forbidden):
+            context_of(request).on_forbidden(error, request.scope)
         return to_response(context_of(request).problem(error, is_write=is_write_method(request.method)))
 
     for kind in (TwinlogError, HTTPException, RequestValidationError, Exception):

@@ -21,8 +21,10 @@ from twinlog.decoding import or_none
 Outcome = Literal["begun", "done", "refused", "failed", "undone", "unknown", "noted"]
 NO_LINE = bytes(32)
 WHAT_BYTES_MAX = 4 << 10
-LINE_BYTES_MAX = 8 << 10
+LINE_BYTES_MAX = 16 << 10
 TEXT_LENGTH_MAX = 300
+_SHOWN_MAX = 6  # members of what is too long
+_SHOWN_LENGTH_MAX = 100
 _HEAD = b'{"sha256":"%s","entry":'
 _HEAD_BYTES = len(_HEAD % (b"0" * 64))
 _LINE = re.compile(rb'\{"sha256":"([0-9a-f]{64})","entry":(\{.*\})\}', re.DOTALL)
@@ -106,12 +108,9 @@ def bounded(what: dict[str, Any]) -> dict[str, Any]:
     encoded = msgspec.json.encode(built)
     if len(encoded) <= WHAT_BYTES_MAX:
         return dict(built)
-    shown = {name: _cut(value) for name, value in list(built.items())[:20] if isinstance(value, str | int | float | bool)}
+    texts = [(name, value) for name, value in built.items() if isinstance(value, str)][:_SHOWN_MAX]
+    shown = {name[:_SHOWN_LENGTH_MAX]: value[:_SHOWN_LENGTH_MAX] for name, value in texts}
     return {**shown, "cut": {"bytes": len(encoded), "sha256": sha256(encoded).hexdigest()}}
-
-
-def _cut(value: Any) -> Any:
-    return value[: TEXT_LENGTH_MAX // 2] if isinstance(value, str) else value
 
 
 def cut_text(text: str) -> str:

@@ -43,6 +43,7 @@ from twinlog.errors import TwinlogError
 DEADLINE_S = 2.0
 RETRY_S = 2.0
 QUEUE_MAX = 2000
+SHOWN_BYTES, SHOWN_FILES = 512 << 10, 100  # of the newest that a request gets
 FAULT_WAIT_S = 0.2  # while the disk is known to refuse: an answer that comes at once
 LOOK_BACK_BYTES = 4 << 20  # of older files, for the listeners at a start
 BROKEN_MAX = 5  # faults that a start names; `twinlog trail --verify` names all
@@ -150,6 +151,21 @@ class Trail:
             self._fail("the disk does not answer")
             _log_unwritten(placed, "the disk does not answer")
         return placed
+
+    async def newest(self, limit: int, since_ms: int = 0) -> list[Entry]:
+        """Returns at most so many of the last lines, as far as SHOWN_BYTES reach back. Raises LogError."""
+        found: list[Entry] = []
+        left_bytes = SHOWN_BYTES
+        for ordinal in list(reversed(await self._ordinals()))[:SHOWN_FILES]:
+            path = f"{FOLDER}/{file_name(ordinal)}"
+            begin = max(0, await self._files.size(path) - left_bytes)
+            lines = map(read_line, (await self._files.read(path, begin)).split(b"\n"))
+            read = [line.entry for line in lines if line is not None]
+            left_bytes -= await self._files.size(path) - begin
+            found = [*(entry for entry in read if entry.time_ms >= since_ms), *found][-limit:]
+            if len(found) >= limit or left_bytes <= 0 or (read and read[0].time_ms < since_ms):
+                break
+        return found
 
     # ---- the writer
     async def _write_all(self) -> None:
