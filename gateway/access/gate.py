@@ -181,7 +181,7 @@ class Gate:
             await self._sleep(REFUSED_LATE_S)
 
     def note(self, error: TwinlogError, caller: Caller | None, scope: Any) -> None:
-        """Tells a refusal, of this gate or of a handler that found a grant missing."""
+        """Reports a refusal, by this gate or by a handler that found a grant missing."""
         self.on_refused(error, caller, scope)
         now_s = self._now_s()
         if now_s - self._second_s >= 1:

@@ -1,32 +1,38 @@
-"""`twinlog trail`: a site's audit trail from its files, also when its gateway is dead. Reads, asks nobody, changes nothing.
+"""`twinlog trail`: a site's audit trail from its files, also when its gateway is dead; with --site, its newest lines from a
+gateway that runs.
 
-What always holds: `--verify` reports each fault with file and line, and ends with 1; texts of entries come from whoever asked,
-and reach a terminal without their control characters.
+What always holds: nothing is changed; `--verify` reports each fault with file and line, and ends with 1; a chain is proven on
+the files alone, for a gateway that answers could answer anything.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
+from urllib.parse import urlencode
 
 import msgspec
 import typer
 from rich.markup import escape
-from rich.table import Table
 
-from gateway.cli.screens import moment
+from gateway.cli.trail_screen import trail_table, verdict_lines, without_end
 from gateway.config.loading import load_site_config
+from gateway.trail.anchors import anchors_in
 from gateway.trail.chain import FOLDER, Verdict, Verifier, ordinal_of
-from gateway.trail.entry import Entry
-from twinlog.errors import InvalidInput, NotFound, reason
+from gateway.trail.entry import Entry, Head
+from twinlog.decoding import decoded
+from twinlog.errors import InvalidInput, NotFound, PeerError, reason
+from twinlog.sites import Sites
 from twinlog.terminal import Exit, JsonOption, notes, out, print_json_line, verb
 
 app = typer.Typer()
-_OUTCOMES = {"done": "green", "begun": "cyan", "refused": "yellow", "failed": "red", "unknown": "bold yellow"}
+ASKED_MAX = 500  # lines that a gateway shows at most
+_to_entries = partial(msgspec.convert, type=list[Entry])
 
 
 @dataclass(slots=True)
@@ -47,29 +53,49 @@ class _Kept:
             self.more += 1
 
 
-@app.command(epilog="Exit codes: 0 done and sound, 1 the trail is broken, 2 wrong usage or configuration.")
+@app.command(epilog="Exit codes: 0 done and sound, 1 the trail is broken, 2 wrong usage or configuration, 4 no site reached.")
 @verb
 def trail(
-    config: Annotated[Path, typer.Option("--config", metavar="FILE", help="The site's TOML.")],
+    config: Annotated[str, typer.Option(
+        "--config", envvar="TWINLOG_CONFIG", metavar="FILE", show_default=False,
+        help="The site's TOML; with --site, the pair as for `twinlog status`.",
+    )],
+    site: Annotated[str, typer.Option("--site", metavar="SITE", help="Ask this site's gateway: a or b.")] = "",
     verify: Annotated[bool, typer.Option("--verify", help="Prove the chain, and show its faults alone.")] = False,
     since: Annotated[str, typer.Option("--since", metavar="TIME", help="30m, 12h, 7d, or 2026-11-24T03:00Z.")] = "",
     limit: Annotated[int, typer.Option("--limit", min=0, help="The newest so many entries; 0: all.")] = 50,
+    against: Annotated[list[Path] | None, typer.Option(
+        "--against", metavar="PATH", help="Prove it also by a structured log, or by the other site's trail folder.",
+    )] = None,
     begins_at: Annotated[int, typer.Option("--begins-at", min=1, help="Older files were archived: the first number.")] = 1,
     as_json: JsonOption = False,
 ) -> None:
     """Show who did what at a site, when, and how it ended; with --verify prove that nothing was changed."""
-    folder = load_site_config(config).data_dir / FOLDER
-    kept = _Kept(_since_ms(since), limit)
-    verifier = Verifier(begins_at, seen=kept.take)
+    since_ms = _since_ms(since)
+    if site:
+        if verify or against:
+            raise InvalidInput("a chain is proven on the files: run --verify at the site, with --config and its TOML")
+        _show_asked(config, site, since_ms, limit, as_json=as_json)
+        return
+    loaded = load_site_config(Path(config))
+    folder = loaded.data_dir / FOLDER
+    kept = _Kept(since_ms, limit)
+    anchors = [anchor for path in against or () for anchor in _anchors(path, loaded.site)]
+    verifier = Verifier(begins_at, anchors, kept.take)
     for name, data in _files(folder):
         verifier.file(name, data)
     verdict = verifier.end()
     if as_json:
-        _print_json(verdict, kept, verify)
+        for entry in () if verify else kept.entries:
+            print_json_line(msgspec.to_builtins(entry))
+        print_json_line(_document(verdict, len(anchors)))
     else:
         if not verify:
-            _show(kept)
-        _judge(folder, verdict)
+            _show(list(kept.entries), kept.more)
+        for line in verdict_lines(folder, verdict):
+            out().print(line)
+        if against:
+            notes().print(f"[dim]{len(anchors):,} lines of this trail were known elsewhere[/]")
     if verdict.faults:
         raise typer.Exit(Exit.FAILED)
 
@@ -82,7 +108,17 @@ def _files(folder: Path) -> Iterator[tuple[str, bytes]]:
         for name in names:
             yield name, (folder / name).read_bytes()
     except OSError as error:
-        raise NotFound(f"the trail cannot be read: {folder}: {reason(error)}") from error
+        raise NotFound(f"the trail in {folder} cannot be read: {reason(error)}") from error
+
+
+def _anchors(path: Path, site: str) -> Iterator[Head]:
+    paths = sorted(path.glob("*.jsonl")) if path.is_dir() else [path]
+    try:
+        for each in paths:
+            with each.open("rb") as lines:
+                yield from anchors_in((line.rstrip(b"\n") for line in lines), site)
+    except OSError as error:
+        raise NotFound(f"{path} cannot be read: {reason(error)}") from error
 
 
 def _since_ms(text: str) -> int:
@@ -90,73 +126,51 @@ def _since_ms(text: str) -> int:
     if not text:
         return 0
     units = {"m": "minutes", "h": "hours", "d": "days"}
-    now = datetime.now(UTC)
     try:
         if text[-1:] in units and text[:-1].isdigit():
-            begin = now - timedelta(**{units[text[-1]]: int(text[:-1])})
+            begin = datetime.now(UTC) - timedelta(**{units[text[-1]]: int(text[:-1])})
         else:
             begin = datetime.fromisoformat(text)
-        return int((begin if begin.tzinfo else begin.replace(tzinfo=UTC)).timestamp() * 1000)
+        return max(0, int((begin if begin.tzinfo else begin.replace(tzinfo=UTC)).timestamp() * 1000))
     except (ValueError, OverflowError) as error:
         raise InvalidInput(f"--since is {text[:40]!r}: write 30m, 12h or 7d, or a time such as 2026-11-24T03:00Z") from error
 
 
-def _print_json(verdict: Verdict, kept: _Kept, verify: bool) -> None:
-    """The entries, one a line, then the verdict."""
-    for entry in () if verify else kept.entries:
-        print_json_line(msgspec.to_builtins(entry))
-    print_json_line({
+def _document(verdict: Verdict, anchors: int) -> dict[str, Any]:
+    """The verdict, in a line behind those of the entries."""
+    return {
         "sound": not verdict.faults, "lines": verdict.lines, "first": verdict.first, "head": msgspec.to_builtins(verdict.head),
+        "known_elsewhere": anchors,
         "faults": [{"file": one.file, "line": one.line, "what": one.what} for one in verdict.faults],
         "remarks": [{"file": one.file, "what": one.what} for one in verdict.remarks],
-    })
+    }
 
 
-def _show(kept: _Kept) -> None:
-    if kept.more:
-        notes().print(f"[dim]{kept.more:,} older entries are left out; --limit 0 shows all[/]")
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for title in ("number", "time (UTC)", "what", "outcome", "who"):
-        table.add_column(title, justify="right" if title == "number" else "left", overflow="fold", no_wrap=title == "number")
-    for entry in kept.entries:
-        table.add_row(f"{entry.number:,}", moment(entry.time_ms), _what(entry), _outcome(entry), _who(entry))
-    out().print(table)
+def _show(entries: Sequence[Entry], more: int) -> None:
+    if more:
+        notes().print(f"[dim]{more:,} older entries are left out; --limit 0 shows all[/]")
+    out().print(trail_table(entries))
+    for entry in without_end(entries):
+        what = f"number {entry.number:,}, {escape(entry.event)}, has no end: the gateway ended first"
+        out().print(f"[bold yellow]unknown[/]: {what}")
 
 
-def _outcome(entry: Entry) -> str:
-    colour = _OUTCOMES.get(entry.outcome)
-    return f"[{colour}]{entry.outcome}[/]" if colour else f"[dim]{escape(entry.outcome)}[/]"
-
-
-def _who(entry: Entry) -> str:
-    who = entry.who
-    said = f"\n[dim]says {escape(who.says)}[/]" if who.says else ""
-    return escape(f"{who.name} ({', '.join(filter(None, (who.kind, who.address)))})") + said
-
-
-def _what(entry: Entry) -> str:
-    facts = ", ".join(f"{name} {_fact(value)}" for name, value in entry.what.items())
-    about = [f"operation {entry.operation}"] if entry.operation else []
-    about += [f"of number {entry.of}"] if entry.of else []
-    about += [f"written {entry.late_ms / 1000:,.0f} s later"] if entry.late_ms else []
-    more = ", ".join([*about, *([facts] if facts else [])])
-    return f"[bold]{escape(entry.event)}[/]" + (f"\n[dim]{escape(more)}[/]" if more else "")
-
-
-def _fact(value: Any) -> str:
-    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
-
-
-def _judge(folder: Path, verdict: Verdict) -> None:
-    for each in verdict.faults:
-        where = f"{folder / each.file}{f', line {each.line}' if each.line else ''}" if each.file else str(folder)
-        out().print(f"[bold red]broken[/]: {escape(where)}: {escape(each.what)}")
-    for each in verdict.remarks:
-        out().print(f"[yellow]no fault[/]: {escape(str(folder / each.file))}: {escape(each.what)}")
-    if verdict.faults:
-        out().print(f"[bold red]The trail is broken[/]: {len(verdict.faults)} faults in {verdict.lines:,} lines.")
-    else:
-        out().print(
-            f"[green]sound[/]: {verdict.lines:,} lines, number {verdict.first:,} to {verdict.head.number:,}; the last one has "
-            f"sha256 {verdict.head.sha256}"
-        )
+def _show_asked(config: str, site: str, since_ms: int, limit: int, *, as_json: bool) -> None:
+    pair = Sites(config)
+    try:
+        if site not in pair.urls:
+            raise InvalidInput(f"there is no site {site!r} in this pair: it must be {' or '.join(pair.urls)}")
+        asked = urlencode({"limit": min(limit or ASKED_MAX, ASKED_MAX), "since_ms": since_ms})
+        document = pair.ask(site, "GET", f"/v1/trail?{asked}")
+    finally:
+        pair.close()
+    entries = decoded(
+        _to_entries, document.get("entries"), lambda what: PeerError(f"what site {site} shows is no trail: {what}")
+    )
+    if as_json:
+        print_json_line(document)
+        return
+    _show(entries, 0)
+    if document.get("fault"):
+        out().print(f"[bold red]The next line cannot be written[/]: {escape(str(document['fault']))}")
+    notes().print("[dim]as the gateway says it; `twinlog trail --verify --config` at the site proves the files[/]")

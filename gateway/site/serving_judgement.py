@@ -198,8 +198,8 @@ def _troubles(facts: ServingFacts) -> Iterator[SiteTrouble]:
     yield from _of_dependencies(facts)
     if facts.trail_fault is not None:
         yield SiteTrouble(
-            "audit trail", f"the audit trail of site {site} cannot be written: role changes go on, and stand in its log alone; "
-            "tables are not changed", f"see to the disk of site {site}", facts.trail_fault,
+            "audit trail", f"the audit trail of site {site} cannot be written: role changes continue, and stand in its log "
+            "alone; tables are not changed", f"see to the disk of site {site}", facts.trail_fault,
         )
     if facts.setback is not None and (not facts.setback.is_over or facts.setback_age_s < SETBACK_SHOWN_S):
         yield _set_back(facts, facts.setback)

@@ -22,10 +22,10 @@ from hashlib import sha256
 import msgspec
 
 from gateway.trail.entry import NO_LINE, Entry, Head, Line, read_line
+from gateway.trail.events import OPENED
 from twinlog.decoding import or_none
 
 FOLDER = "trail"
-OPENED = "trail.opened"
 FILE_BYTES_MAX = 4 << 20
 _NAME = re.compile(r"trail-([0-9]{8})\.jsonl")
 FAULTS_MAX = 100
@@ -58,7 +58,7 @@ class Leftover(msgspec.Struct, frozen=True):
 
 
 class Opening(msgspec.Struct, frozen=True):
-    """What a `trail.opened` line says. `before`: the hash of the line before it, wherever that is."""
+    """Holds what a `trail.opened` line says. `before`: the hash of the line before it, wherever that is."""
 
     before: str
     leftovers: list[Leftover] = []
@@ -169,7 +169,7 @@ class Verifier:
             self._line(name, number, line)
 
     def _rest(self, name: str, rest: bytes, offset: int, note: Leftover | None, by: str | None) -> None:
-        """What stands behind the end of a file."""
+        """Judges what stands behind the end of a file."""
         what = f"{len(rest)} bytes from offset {offset} on are no whole line"
         found = sha256(rest).hexdigest()
         if note is not None and (note.sha256 == found or (note.why == "unsynced" and len(rest) <= note.bytes)):

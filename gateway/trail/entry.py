@@ -56,7 +56,7 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Head(msgspec.Struct, frozen=True):
-    """Where a trail has come to: the number and the hash of its last line."""
+    """Says how far a trail has come: the number and the hash of its last line."""
 
     number: int = 0
     sha256: str = NO_LINE.hex()

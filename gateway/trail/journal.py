@@ -11,16 +11,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from gateway.trail.entry import Outcome, Who
+from gateway.trail.events import ABORT, BEGUN, ENDED, RESUMED, STEP
 from gateway.trail.trail import Placed, Trail
 from gateway.trail.who import ASKED_BY
 from switchover.operations.document import HistoryEntry, Operation, never_began
 from switchover.operations.journal import Journal
 from twinlog.errors import TwinlogError
 
-BEGUN, STEP, ABORT, RESUMED, ENDED = (
-    "operation.begun", "operation.step", "operation.abort", "operation.resumed", "operation.ended",
-)
-ROLE_CHANGE = frozenset({BEGUN, ABORT, RESUMED, ENDED})
 _OF_STEPS: Mapping[str, Outcome] = {
     "step done": "done", "step failed": "failed", "step interrupted": "unknown", "step undone": "undone",
     "undo failed": "failed", "step not begun": "refused",
@@ -87,7 +84,7 @@ class TrailJournal:
             await write(ENDED, self._who(operation), outcome, what, operation=operation.id, of=self._begun)
 
     def _asked(self, operation: Operation) -> Who:
-        """Who asks for this now: whoever's request the task serves, or the site itself."""
+        """Returns who asks for this now: whoever's request the task serves, or the site itself."""
         who = ASKED_BY.get() or self._trail.this_site
         self._by = operation.id, who
         return who

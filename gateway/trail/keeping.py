@@ -16,14 +16,12 @@ from gateway.access.authenticator import Authenticator
 from gateway.access.caller import CALLER, Caller
 from gateway.access.gate import Gate
 from gateway.trail.entry import cut_text
-from gateway.trail.refusals import EVENT, INTERVAL_S, Refusals
+from gateway.trail.events import ACCESS, REFUSED, STARTED, STOPPED
+from gateway.trail.refusals import INTERVAL_S, Refusals
 from gateway.trail.trail import Trail
 from gateway.trail.who import who_of
 from storage.clock import Clock
 from twinlog.errors import Forbidden, TwinlogError, Unauthenticated, words
-
-STARTED, STOPPED = "gateway.started", "gateway.stopped"
-ACCESS = "access.files"
 
 
 @asynccontextmanager
@@ -63,7 +61,7 @@ class AccessTrail:
 
     def summarise(self, *, anyhow: bool = False) -> None:
         for who, what in self._refusals.due(self._clock.monotonic_s(), anyhow=anyhow):
-            self._trail.put(EVENT, who, "refused", what)
+            self._trail.put(REFUSED, who, "refused", what)
 
     def refused(self, error: TwinlogError, caller: Caller | None, scope: Any) -> None:
         """Called for each refusal, on the event loop; waits for nothing."""
@@ -74,10 +72,10 @@ class AccessTrail:
         what = {"why": cut_text(why), "method": scope["method"], "path": scope["path"][:200], **grant}
         line = self._refusals.note(self._clock.monotonic_s(), who_of({**scope, CALLER: caller}), error.code, what)
         if line is not None:
-            self._trail.put(EVENT, line[0], "refused", line[1])
+            self._trail.put(REFUSED, line[0], "refused", line[1])
 
     def _changed(self, authenticator: Authenticator) -> None:
-        """What the files of an authenticator say now, and how that differs from what they said before in this life."""
+        """Notes what the files of an authenticator say now, and how that differs from what they said before in this life."""
         shown = getattr(authenticator, "shown", None)
         now: dict[str, Any] = shown() if callable(shown) else {}
         before = self._shown.get(id(authenticator))

@@ -1,4 +1,4 @@
-"""What the two sites say to each other of their trails: role changes that the other has not seen, and how far each has come.
+"""The two sites report their trails to each other: role changes that the other has not seen, and how far each has come.
 
 What always holds: a role change of the other site becomes a line here, once, whenever the two next speak, with who asked for
 it; the newest line of its own acts that the other site names becomes a line here at most each ANCHOR_S, so that an end that was
@@ -18,16 +18,14 @@ from typing import Any
 import msgspec
 import structlog
 
-from gateway.trail.chain import OPENED
 from gateway.trail.entry import Entry, Head, Who
-from gateway.trail.journal import ROLE_CHANGE
+from gateway.trail.events import OF_PEER, OPENED, PEER_CHANGE, PEER_HEAD, ROLE_CHANGE
 from gateway.trail.trail import Trail
 from remote_log.replication.messages import TRAIL_CHANGES_MAX, TrailChange, TrailNote
 from storage.clock import Clock
 from twinlog.decoding import or_none
 from twinlog.errors import TwinlogError
 
-CHANGE, HEAD = "peer.change", "peer.trail"
 INTERVAL_S = 5.0
 ANCHOR_S = 60.0
 LINES_MAX = 60
@@ -73,7 +71,7 @@ class PeerTrail:
     # ---- this site's lines
     def _written(self, entry: Entry, head: Head) -> None:
         """Each line of this trail, those that a start finds too."""
-        if entry.event in (CHANGE, HEAD):
+        if entry.event in OF_PEER:
             self._seen = or_none(_to_head, entry.what) or self._seen
         elif entry.event == OPENED:
             self._seen = or_none(_to_head, entry.what.get("peer")) or self._seen
@@ -98,13 +96,13 @@ class PeerTrail:
             if not self._may_write():
                 return
             self._seen = Head(change.number, change.sha256)
-            self._put(CHANGE, msgspec.to_builtins(change), change.operation)
+            self._put(PEER_CHANGE, msgspec.to_builtins(change), change.operation)
         now_s = self._clock.monotonic_s()
         is_due = self._anchored_s is None or now_s - self._anchored_s >= ANCHOR_S
         if note.number > self._seen.number and is_due and self._may_write():
             self._anchored_s = now_s
             self._seen = Head(note.number, note.sha256)
-            self._put(HEAD, msgspec.to_builtins(self._seen))
+            self._put(PEER_HEAD, msgspec.to_builtins(self._seen))
 
     def _went_back(self, note: TrailNote) -> None:
         """Its trail was lost with its disk, or cut: the line that proves it is in this one already."""
@@ -112,7 +110,7 @@ class PeerTrail:
             return
         log.warning("the other site's trail went back", had=self._seen.number, has=note.number, site=self.peer)
         known, self._seen = self._seen, Head(note.number, note.sha256)
-        self._put(HEAD, {**msgspec.to_builtins(self._seen), "went_back_from": known.number, "known_sha256": known.sha256})
+        self._put(PEER_HEAD, {**msgspec.to_builtins(self._seen), "went_back_from": known.number, "known_sha256": known.sha256})
 
     def _put(self, event: str, what: dict[str, Any], operation: str = "") -> None:
         self._trail.put(event, Who(f"site {self.peer}", "site"), "noted", what, operation=operation)

@@ -1,7 +1,7 @@
 """Refused attempts on their way into the trail: the first of a kind at once, those after it as a number.
 
 What always holds: of each kind (which refusal, whose identity, which address) at most two lines are made in INTERVAL_S: one for
-the first, and at the end of the interval one that counts the rest; at most KINDS_MAX kinds are told apart, and all others share
+the first, and at the end of the interval one that counts the rest; at most KINDS_MAX kinds are kept apart, and all others share
 one. So a flood of refusals takes a bounded part of the disk, and none goes uncounted.
 This module is pure.
 """
@@ -15,7 +15,6 @@ from gateway.trail.entry import Who
 
 INTERVAL_S = 60.0
 KINDS_MAX = 16
-EVENT = "request.refused"
 OTHERS = Who("others", "several")
 
 

@@ -24,7 +24,6 @@ import structlog
 
 from gateway.trail.chain import (
     FOLDER,
-    OPENED,
     Leftover,
     Opening,
     Verifier,
@@ -36,6 +35,7 @@ from gateway.trail.chain import (
     whole_bytes,
 )
 from gateway.trail.entry import Entry, Head, Outcome, Who, bounded, line_of, read_line
+from gateway.trail.events import GAP, OPENED
 from storage.clock import Clock
 from storage.disk.port import Files, LogFile
 from twinlog.errors import TwinlogError
@@ -47,7 +47,6 @@ SHOWN_BYTES, SHOWN_FILES = 512 << 10, 100  # of the newest that a request gets
 FAULT_WAIT_S = 0.2  # while the disk is known to refuse: an answer that comes at once
 LOOK_BACK_BYTES = 4 << 20  # of older files, for the listeners at a start
 BROKEN_MAX = 5  # faults that a start names; `twinlog trail --verify` names all
-GAP = "trail.gap"
 log = structlog.get_logger("twinlog.trail")
 
 
@@ -237,7 +236,7 @@ class Trail:
 
     def _fail(self, why: str) -> None:
         if self.fault is None:
-            log.error("the trail cannot be written; role changes go on without it", why=why, number=self.head.number)
+            log.error("the trail cannot be written; role changes continue without it", why=why, number=self.head.number)
         self.fault = why
 
     # ---- files
@@ -268,7 +267,7 @@ class Trail:
         return sorted(ordinal for ordinal in map(ordinal_of, names) if ordinal is not None)
 
     async def _unsynced(self) -> list[Leftover]:
-        """What this process could not write: whatever the disk has of it does not count."""
+        """Returns what this process could not write: whatever the disk has of it does not count."""
         found = []
         for ordinal in await self._ordinals():
             if ordinal < self._ordinal or not self._ordinal:

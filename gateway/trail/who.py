@@ -1,4 +1,4 @@
-"""Who acts, as the trail names it, out of the scope of a request."""
+"""Names who acts, as the trail has it, out of the scope of a request."""
 
 from __future__ import annotations
 

@@ -299,8 +299,8 @@ class TrailChange(msgspec.Struct, frozen=True):
 
 
 class TrailNote(msgspec.Struct, frozen=True):
-    """How far the audit trail of `site` has come, call and answer alike: its newest line that is not about the other site, up
-    to which line it has seen the other site's trail, and the role changes that the other site has not seen."""
+    """Says how far the audit trail of `site` has come, call and answer alike: its newest line that is not about the other
+    site, up to which line it has seen the other site's trail, and the role changes that the other site has not seen."""
 
     site: Name
     number: Seq

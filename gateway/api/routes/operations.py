@@ -12,12 +12,13 @@ from starlette.responses import Response
 from gateway.access.caller import ANONYMOUS
 from gateway.api import examples
 from gateway.api import openapi as api
-from gateway.api.acts import role_change
 from gateway.api.bodies import decoded
 from gateway.api.documents import OperationBody, OperationList
 from gateway.api.request import JSON, decoded_part, expect_type, idempotency
+from gateway.api.routes.acts import role_change
 from gateway.api.routes.common import caller_of, context_of, head_once_whole, json_answer, whole_request
 from gateway.api.routes.event_stream import event_stream
+from gateway.trail import events
 from twinlog.errors import InvalidInput
 
 ACTOR_HEADER = "Twinlog-Actor"
@@ -51,7 +52,7 @@ def router() -> APIRouter:
             planned = await start(asked.kind, asked.to, asked.options, True, actor, key, _expires_ms(request))
             return json_answer(planned)
         what = {"kind": asked.kind, "to": asked.to, "options": asked.options}
-        async with role_change(request, "operation.asked", what, _says(request)):
+        async with role_change(request, events.ASKED, what, _says(request)):
             document = await start(asked.kind, asked.to, asked.options, False, actor, key, _expires_ms(request))
         return json_answer(document, 202, (b"location", f"/v1/operations/{document.id}".encode()))
 
@@ -86,7 +87,7 @@ def router() -> APIRouter:
         context = context_of(request)
         await head_once_whole(request, context)
         name, actor = decoded_part(operation_id), _actor(request)
-        async with role_change(request, "operation.abort", {"operation": name}, _says(request)):
+        async with role_change(request, events.ABORT, {"operation": name}, _says(request)):
             document = await context.service.operations.abort(name, actor)
         return json_answer(document)
 
@@ -98,7 +99,7 @@ def router() -> APIRouter:
         context = context_of(request)
         await head_once_whole(request, context)
         name, actor, expires_ms = decoded_part(operation_id), _actor(request), _expires_ms(request)
-        async with role_change(request, "operation.resumed", {"operation": name}, _says(request)):
+        async with role_change(request, events.RESUMED, {"operation": name}, _says(request)):
             document = await context.service.operations.resume(name, actor, expires_ms)
         return json_answer(document)
 
@@ -127,7 +128,7 @@ def _actor(request: Request) -> str:
 
 
 def _says(request: Request) -> str:
-    """What whoever asks calls himself, which nothing proves. Raises InvalidInput."""
+    """Returns what whoever asks calls himself, which nothing proves. Raises InvalidInput."""
     said = request.headers.get(ACTOR_HEADER, "")
     if len(said) > ACTOR_LENGTH_MAX or not said.isprintable():
         raise InvalidInput(f"{ACTOR_HEADER} must be at most {ACTOR_LENGTH_MAX} printable characters, such as user@host")

@@ -12,11 +12,11 @@ from starlette.responses import Response
 from gateway.access.grants import ADMIN
 from gateway.api import examples
 from gateway.api import openapi as api
-from gateway.api.acts import act
 from gateway.api.api_context import ApiContext
 from gateway.api.bodies import decode_json_object, decoded
 from gateway.api.documents import KeptTableDocument, TableBody, TableChange, TableList
 from gateway.api.request import JSON, decoded_part, expect_type, request_mark
+from gateway.api.routes.acts import act
 from gateway.api.routes.common import (
     SCHEMA,
     Int64,
@@ -28,6 +28,7 @@ from gateway.api.routes.common import (
     whole_request,
 )
 from gateway.api.row_calls import schema_header
+from gateway.trail import events
 from storage.log.record import RequestMark
 from storage.rows.schema import TableDocument, TableSchema, name_before_drop, to_public
 
@@ -55,7 +56,7 @@ def router() -> APIRouter:
         name = body.get("name")
         if isinstance(name, str):  # another one is refused by the table's own check
             caller_of(request).require(ADMIN, name)
-        async with act(request, "table.create", {"table": name, "change": body}) as ended:
+        async with act(request, events.CREATE, {"table": name, "change": body}) as ended:
             schema, created = await context.service.tables.create(body, mark)
             ended["created"] = created
         return json_answer(_shown(schema, int64), 201 if created else 200)
@@ -91,7 +92,7 @@ def router() -> APIRouter:
         context = context_of(request)
         changes, mark = await _change(request, context)
         name = decoded_part(table)
-        async with act(request, "table.alter", {"table": name, "change": changes}):
+        async with act(request, events.ALTER, {"table": name, "change": changes}):
             schema = await context.service.tables.alter(name, changes, mark)
         return json_answer(_shown(schema, int64))
 
@@ -105,7 +106,7 @@ def router() -> APIRouter:
         context = context_of(request)
         head = await head_once_whole(request, context)
         name, said = decoded_part(table), {} if confirm is None else {"confirm": confirm}
-        async with act(request, "table.drop", {"table": name, **said}):
+        async with act(request, events.DROP, {"table": name, **said}):
             await context.service.tables.drop(name, request_mark(head, b""), confirm)
         return Response(status_code=204)
 
@@ -118,7 +119,7 @@ def router() -> APIRouter:
         context = context_of(request)
         head = await head_once_whole(request, context)
         name = decoded_part(table)
-        async with act(request, "table.restore", {"table": name}):
+        async with act(request, events.RESTORE, {"table": name}):
             schema = await context.service.tables.restore(name, request_mark(head, b""))
         return json_answer(_shown(schema, int64))
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.trail.chain import FILE_BYTES_MAX, OPENED, file_name, is_full, ordinal_of
+from gateway.trail.chain import FILE_BYTES_MAX, file_name, is_full, ordinal_of
 from gateway.trail.entry import (
     LINE_BYTES_MAX,
     NO_LINE,
@@ -20,6 +20,7 @@ from gateway.trail.entry import (
     line_of,
     read_line,
 )
+from gateway.trail.events import OPENED
 from tests.gateway.trail.trail_rig import ANNA, Stored, head_of, made, verdict_on
 
 SIZES = st.lists(st.integers(0, 4), min_size=1, max_size=4)
@@ -56,7 +57,7 @@ def test_any_byte_that_changes_is_found(sizes: list[int], data: st.DataObject) -
 
 @given(SIZES, st.data())
 def test_a_byte_that_changes_is_found_in_its_line_or_the_one_behind_it(sizes: list[int], data: st.DataObject) -> None:
-    """Of a line that is not the last one; the content alone, so that it stays a line."""
+    """It is not the last line, and only the content changes, so that it stays a line."""
     files = made([*sizes, 1])
     file, line = data.draw(st.sampled_from(lines_of(files)[:-1]))
     lines = files[file][1].splitlines(keepends=True)

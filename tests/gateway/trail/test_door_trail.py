@@ -1,4 +1,4 @@
-"""What requests leave in the trail: acts with their beginning and their end, refusals, and changes of the file of tokens."""
+"""Requests leave lines in the trail: acts with their beginning and their end, refusals, and changes of the file of tokens."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from gateway.access.tokens import with_token, without_token
 from gateway.api.documents import TrailDocument
 from gateway.trail import trail as room
 from gateway.trail.entry import Entry, Who
-from gateway.trail.keeping import ACCESS, AccessTrail
+from gateway.trail.events import ACCESS
+from gateway.trail.keeping import AccessTrail
 from gateway.trail.trail import Trail
 from storage.clock import SystemClock
 from tests.gateway.access.rig import NOW, Clock, GuardedDoor, token_file
@@ -143,7 +144,7 @@ async def test_who_is_refused_is_a_line_and_a_flood_is_a_number(kept: KeptDoor) 
 
 
 async def test_a_grant_that_the_handler_finds_missing_is_a_line_too(kept: KeptDoor) -> None:
-    """Which table it is about stands in the body."""
+    """The body says which table it is about."""
     asked = {**TABLE, "name": "flights2"}
     problem(await kept.ask("POST", "/v1/tables", "elsewhere", json=asked), 403, "missing-grant")
     lines = await kept.all_lines("")

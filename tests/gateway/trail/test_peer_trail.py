@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import pytest
 
 from gateway.trail.entry import Entry, Head, Who
-from gateway.trail.journal import BEGUN, ENDED
-from gateway.trail.peer import ANCHOR_S, CHANGE, HEAD, LINES_MAX, PeerTrail
+from gateway.trail.events import BEGUN, ENDED, PEER_CHANGE, PEER_HEAD
+from gateway.trail.peer import ANCHOR_S, LINES_MAX, PeerTrail
 from gateway.trail.trail import Trail
 from remote_log.replication.messages import TrailNote
 from storage.clock import SystemClock
@@ -37,7 +37,7 @@ class Site:
 
     async def lines(self) -> list[Entry]:
         await until(lambda: not self.trail._queue)
-        return [entry for entry in entries(stored(self.files)) if entry.event in (CHANGE, HEAD)]
+        return [entry for entry in entries(stored(self.files)) if entry.event in (PEER_CHANGE, PEER_HEAD)]
 
 
 class Sites:
@@ -102,17 +102,17 @@ async def test_a_site_that_was_lost_hears_it_when_it_comes_back_also_after_a_res
         await change(a, "o-1")
     async with sites.life("a"), sites.life("b") as b:
         await sites.speak("b")
-        assert [line.operation for line in await b.lines() if line.event == CHANGE] == ["o-1"] * 2
+        assert [line.operation for line in await b.lines() if line.event == PEER_CHANGE] == ["o-1"] * 2
     async with sites.life("a"), sites.life("b") as b:
         await sites.speak("b")
-        assert [line.operation for line in await b.lines() if line.event == CHANGE] == ["o-1"] * 2  # and no second time
+        assert [line.operation for line in await b.lines() if line.event == PEER_CHANGE] == ["o-1"] * 2  # and no second time
 
 
 async def test_an_end_that_was_cut_is_found_by_the_trail_of_the_other_site(sites: Sites) -> None:
     async with sites.life("a") as a, sites.life("b") as b:
         await a.trail.write("table.drop", ANNA, "done", {"table": "t"})
         await sites.speak("b")
-        anchors = [Head(line.what["number"], line.what["sha256"]) for line in await b.lines() if line.event == HEAD]
+        anchors = [Head(line.what["number"], line.what["sha256"]) for line in await b.lines() if line.event == PEER_HEAD]
     assert anchors
     assert not verdict_on(stored(sites.disks["a"]), anchors).faults
     name, data = stored(sites.disks["a"])[0]

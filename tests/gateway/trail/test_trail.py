@@ -8,8 +8,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from gateway.trail import trail as room
-from gateway.trail.chain import FOLDER, OPENED, file_name
-from gateway.trail.trail import GAP, Trail
+from gateway.trail.chain import FOLDER, file_name
+from gateway.trail.events import GAP, OPENED
+from gateway.trail.trail import Trail
 from storage.clock import SystemClock
 from tests.gateway.trail.trail_rig import ANNA, entries, head_of, opened, stored, until, verdict_on
 from tests.storage.disk.memory_files import MemoryFile, MemoryFiles, Pending
@@ -71,7 +72,7 @@ async def test_a_full_file_ends_and_the_chain_goes_on_in_the_next(monkeypatch: p
 
 
 def left_of(pending: Pending) -> list[bytes]:
-    """What a crash may leave of an append: each beginning, its end behind zeros, and zeros alone."""
+    """Returns what a crash may leave of an append: each beginning, its end behind zeros, and zeros alone."""
     data = pending.data
     beginnings = [data[:length] for length in range(len(data) + 1)]
     middle = len(data) // 2

@@ -9,8 +9,9 @@ from hashlib import sha256
 
 import msgspec
 
-from gateway.trail.chain import FOLDER, OPENED, Leftover, Opening, Verdict, Verifier, file_name
+from gateway.trail.chain import FOLDER, Leftover, Opening, Verdict, Verifier, file_name
 from gateway.trail.entry import Entry, Head, Line, Who, line_of, read_line
+from gateway.trail.events import OPENED
 from gateway.trail.trail import Trail
 from storage.clock import SystemClock
 from storage.disk.port import Files

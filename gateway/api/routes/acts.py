@@ -1,7 +1,7 @@
 """Acts that the audit trail keeps: a line before the site begins, and one with the outcome.
 
 What always holds: what changes tables, barriers or notes is not begun before its line is on the disk, and is refused where the
-trail cannot be written; a role change goes on without it (docs/decisions, a trail that cannot be written).
+trail cannot be written; a role change continues without it (docs/decisions, a trail that cannot be written).
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ async def role_change(request: Request, event: str, what: dict[str, Any], says: 
 
 
 def _outcome(error: BaseException) -> tuple[Outcome, dict[str, Any]]:
-    """What the trail says of an act that ended with `error`."""
+    """Returns what the trail says of an act that ended with `error`."""
     if not isinstance(error, TwinlogError):
         return "unknown", {"code": "cancelled" if isinstance(error, asyncio.CancelledError) else "internal"}
     row = row_of(error)
