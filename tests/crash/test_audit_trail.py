@@ -1,5 +1,4 @@
-"""The audit trail of real sites: entries of every kind, in both trails; sites that are killed in the middle; a disk that refuses
-its lines."""
+"""The audit trail of real sites: entries of every kind, in both trails; sites that are killed; a disk that refuses."""
 
 from __future__ import annotations
 
