@@ -128,7 +128,7 @@ def test_what_happens_is_in_the_trail_of_its_site_and_role_changes_are_in_both(t
 
 
 def test_a_site_that_is_killed_again_and_again_in_the_middle_of_its_acts_has_a_sound_trail(tmp_path: Path) -> None:
-    """What was answered is in the trail; a beginning without an end stays one."""
+    """Every act that was answered is in the trail; a beginning without an end stays one."""
     pair = Kept(tmp_path)
     try:
         pair.start("b")
@@ -166,7 +166,7 @@ def _create_tables(pair: Kept, name: str, done: list[str]) -> None:
 
 
 def test_a_trail_that_cannot_be_written_stops_no_role_change_and_is_on_every_screen(tmp_path: Path) -> None:
-    """Where the folder of the trail should be stands a file."""
+    """A file stands where the folder of the trail should be."""
     pair = Kept(tmp_path)
     try:
         for site in "ab":
