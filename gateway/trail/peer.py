@@ -9,6 +9,7 @@ a caller says, at most LINES_MAX lines come of it in a minute.
 from __future__ import annotations
 
 import asyncio
+import traceback
 from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -53,8 +54,12 @@ class PeerTrail:
         """Speaks to the other site, again and again, and soon after each role change."""
         while True:
             self._news.clear()
-            with suppress(TwinlogError):  # it does not answer, or is of a release that keeps no trail: it hears it later
+            try:
                 self._take(await self._ask(self.note(), CALL_TIMEOUT_S))
+            except TwinlogError as error:  # it does not answer, or is of a release that keeps no trail: it hears it later
+                log.debug("the other site says nothing of its trail", detail=error.message)
+            except Exception:  # a fault of ours must not end the exchange
+                log.error("internal error", traceback=traceback.format_exc())
             with suppress(TimeoutError):
                 async with asyncio.timeout(INTERVAL_S):
                     await self._news.wait()

@@ -14,6 +14,7 @@ What always holds:
 from __future__ import annotations
 
 import asyncio
+import traceback
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -126,17 +127,13 @@ class Trail:
     ) -> Placed:
         """Gives the entry its place in the order. `of`: the entry of its beginning."""
         placed = Placed(event, who, outcome, bounded(what or {}), operation, of, self._clock.wall_ms())
+        if len(self._queue) >= QUEUE_MAX:
+            self._leave_out(placed, self.fault or "too many entries wait")
+            return placed
         if self.fault is not None:
             _log_unwritten(placed, self.fault)
-        if len(self._queue) >= QUEUE_MAX:
-            self._left_out += 1
-            self._left_out_ms = self._left_out_ms or placed.time_ms
-            if self.fault is None:
-                _log_unwritten(placed, "too many entries wait")
-            placed.settle(False)
-        else:
-            self._queue.append(placed)
-            self._wake.set()
+        self._queue.append(placed)
+        self._wake.set()
         return placed
 
     async def write(
@@ -177,12 +174,22 @@ class Trail:
                 await self._write_next()
             except TwinlogError as error:
                 self._refused(error.message)
+                await self._end_file()  # that file is not touched again
                 if self._closing:
                     return
                 self._wake.clear()
                 with suppress(TimeoutError):
                     async with asyncio.timeout(RETRY_S):
                         await self._wake.wait()
+            except Exception:  # a fault of ours in one entry must not end the trail
+                log.error("internal error", traceback=traceback.format_exc())
+                self._leave_out(self._queue.popleft(), "an internal error")
+
+    def _leave_out(self, placed: Placed, why: str) -> None:
+        self._left_out += 1
+        self._left_out_ms = self._left_out_ms or placed.time_ms
+        _log_unwritten(placed, why)
+        placed.settle(False)
 
     async def _write_next(self) -> None:
         if self._file is None:
@@ -225,8 +232,7 @@ class Trail:
         )
 
     def _refused(self, why: str) -> None:
-        """The disk refused: that file is not touched again, and nobody waits any longer."""
-        self._file = None
+        """The disk refused: nobody waits any longer."""
         was_well = self.fault is None
         self._fail(why)
         for placed in self._queue:

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
+import threading
+from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
 
 from gateway.trail import trail as room
-from gateway.trail.chain import FOLDER, file_name
+from gateway.trail.chain import FOLDER, Verifier, file_name
+from gateway.trail.entry import Entry, Head, line_of
 from gateway.trail.events import GAP, OPENED
 from gateway.trail.trail import Trail
 from storage.clock import SystemClock
+from storage.disk import os_files
+from storage.disk.os_files import OsFiles
 from tests.gateway.trail.trail_rig import ANNA, entries, head_of, opened, stored, until, verdict_on
 from tests.storage.disk.memory_files import MemoryFile, MemoryFiles, Pending
 from twinlog.errors import SyncFailed
@@ -230,3 +237,52 @@ async def test_a_trail_that_was_changed_between_two_lives_stays_broken_and_the_n
     assert [(fault.file, fault.line) for fault in verdict_on(stored(files)).faults] == [(file_name(1), 3)]
     assert [line["line"] for line in logs if line["event"] == "the trail is broken"] == [3]
     assert entries(stored(files))[4].what["broken"] == [{"file": file_name(1), "line": 3}]
+
+
+async def test_a_disk_that_refuses_again_and_again_costs_no_descriptor_and_no_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quick: None
+) -> None:
+    def held() -> tuple[int, int]:
+        threads = sum(thread.name.startswith("sync trail") for thread in threading.enumerate())
+        return threads, sum("trail-" in os.readlink(f"/proc/self/fd/{name}") for name in open_descriptors())
+
+    def open_descriptors() -> list[str]:
+        return [name for name in os.listdir("/proc/self/fd") if os.path.lexists(f"/proc/self/fd/{name}")]
+
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "no space")
+
+    files = OsFiles(tmp_path)
+    async with opened(files) as trail:
+        for number in range(4):
+            assert (await trail.write("one", ANNA, what={"n": number})).is_written
+            with monkeypatch.context() as broken:
+                broken.setattr(os_files, "write_synced", full)
+                assert not (await trail.write("two", ANNA, what={"n": number})).is_written
+            await until(lambda: trail.fault is None)
+        assert max(held()) <= 1
+    await files.close()
+    assert held() == (0, 0)
+    verifier = Verifier()
+    for path in sorted((tmp_path / FOLDER).iterdir()):
+        verifier.file(path.name, path.read_bytes())
+    assert not verifier.end().faults
+
+
+async def test_an_entry_that_breaks_the_writer_is_left_out_and_counted_and_the_next_ones_are_written(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    files = MemoryFiles()
+
+    def broken(entry: Entry, before: bytes) -> tuple[bytes, Head]:
+        if entry.event == "bad":
+            raise ZeroDivisionError
+        return line_of(entry, before)
+
+    monkeypatch.setattr(room, "line_of", broken)
+    with capture_logs() as logs:
+        async with opened(files) as trail:
+            assert not (await trail.write("bad", ANNA)).is_written
+            assert (await trail.write("good", ANNA)).is_written
+    assert acts(files) == [GAP, "good"]
+    assert "internal error" in [line["event"] for line in logs]
