@@ -41,10 +41,11 @@ class Kept(Processes):
         super().__init__(directory)
         self.tokens = directory / "tokens.json"
         self.reader = new_token()
-        self.change_tokens(anna=(anna := new_token(), EVERYTHING), rita=(self.reader, ["reader:*"]))
+        self.anna = new_token()
+        self.change_tokens(anna=(self.anna, EVERYTHING), rita=(self.reader, ["reader:*"]))
         for config in self.configs.values():
             config.write_text(config.read_text() + f'\n[access]\ntokens = "{self.tokens}"\npeer_calls = "plain"\n')
-        self.http.headers["Authorization"] = f"Bearer {anna}"
+        self.http.headers["Authorization"] = f"Bearer {self.anna}"
 
     def change_tokens(self, *gone: str, **new: tuple[str, list[str]]) -> None:
         with changing(self.tokens) as (tokens, store):
@@ -76,7 +77,9 @@ class Kept(Processes):
             assert lines[-1]["known_elsewhere"] > 0
 
 
-def test_what_happens_is_in_the_trail_of_its_site_and_role_changes_are_in_both(tmp_path: Path) -> None:
+def test_what_happens_is_in_the_trail_of_its_site_and_role_changes_are_in_both(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pair = Kept(tmp_path)
     try:
         pair.start("a")
@@ -105,6 +108,10 @@ def test_what_happens_is_in_the_trail_of_its_site_and_role_changes_are_in_both(t
         ))
         shown = pair.http.get(f"{pair.urls['a']}/v1/trail").json()
         assert shown["entries"][-1]["number"] == shown["number"]
+        monkeypatch.setenv("TWINLOG_TOKEN", pair.anna)
+        screen = invoke("trail", "--config", ",".join(pair.urls.values()), "--site", "a")
+        assert screen.exit_code == 0
+        assert "failover to a" in screen.output
         pair.stop("a")
 
         who = {"name": "anna", "kind": "token", "address": "127.0.0.1", "says": "anna@laptop"}
