@@ -90,7 +90,9 @@ async def opened_site(config: SiteConfig, failpoints: Failpoints) -> AsyncIterat
         stack.callback(data_dir.close)
         files = OsFiles(config.data_dir)
         stack.push_async_callback(files.close)
-        trail = Trail(files, clock, pair=config.pair, site=config.site)
+        trail_files = OsFiles(config.data_dir)  # of its own: no line waits while the next segment of the WAL is zeroed
+        stack.push_async_callback(trail_files.close)
+        trail = Trail(trail_files, clock, pair=config.pair, site=config.site)
 
         async def ask_other(note: TrailNote, timeout_s: float) -> TrailNote:
             return await site.parts.other_site.trail(note, timeout_s)

@@ -170,6 +170,7 @@ class Trail:
                 self._wake.clear()
                 await self._wake.wait()
                 continue
+            first = self._queue[0]
             try:
                 await self._write_next()
             except TwinlogError as error:
@@ -183,7 +184,8 @@ class Trail:
                         await self._wake.wait()
             except Exception:  # a fault of ours in one entry must not end the trail
                 log.error("internal error", traceback=traceback.format_exc())
-                self._leave_out(self._queue.popleft(), "an internal error")
+                if self._queue and self._queue[0] is first:
+                    self._leave_out(self._queue.popleft(), "an internal error")
 
     def _leave_out(self, placed: Placed, why: str) -> None:
         self._left_out += 1
@@ -276,7 +278,7 @@ class Trail:
         """Returns what this process could not write: whatever the disk has of it does not count."""
         found = []
         for ordinal in await self._ordinals():
-            if ordinal < self._ordinal or not self._ordinal:
+            if ordinal < self._ordinal:
                 continue
             name = file_name(ordinal)
             offset = self._written_bytes if ordinal == self._ordinal else 0

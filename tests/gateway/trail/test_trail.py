@@ -20,7 +20,7 @@ from storage.clock import SystemClock
 from storage.disk import os_files
 from storage.disk.os_files import OsFiles
 from tests.gateway.trail.trail_rig import ANNA, entries, head_of, opened, stored, until, verdict_on
-from tests.storage.disk.memory_files import MemoryFile, MemoryFiles, Pending
+from tests.storage.disk.memory_files import MemoryFile, MemoryFiles, MemoryLogFile, Pending
 from twinlog.errors import SyncFailed
 
 FIRST = f"{FOLDER}/{file_name(1)}"
@@ -286,3 +286,21 @@ async def test_an_entry_that_breaks_the_writer_is_left_out_and_counted_and_the_n
             assert (await trail.write("good", ANNA)).is_written
     assert acts(files) == [GAP, "good"]
     assert "internal error" in [line["event"] for line in logs]
+
+
+async def test_a_first_file_that_could_be_neither_begun_nor_removed_does_not_count(quick: None) -> None:
+    class Stubborn(MemoryFiles):
+        """Leaves the first file there, with its whole line, and says that it failed."""
+
+        async def create_log(self, path: str, header: bytes, size_bytes: int) -> MemoryLogFile:
+            made = await super().create_log(path, header, size_bytes)
+            if path == FIRST:
+                raise SyncFailed("the folder was not synced")
+            return made
+
+    files = Stubborn()
+    async with opened(files) as trail:
+        await trail.write("one", ANNA)
+        await until(lambda: trail.head.number == 2)
+    assert acts(files) == ["one"]
+    assert not verdict_on(stored(files)).faults
