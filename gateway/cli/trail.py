@@ -23,8 +23,8 @@ from rich.markup import escape
 from gateway.cli.trail_screen import trail_table, verdict_lines, without_end
 from gateway.config.loading import load_site_config
 from gateway.trail.anchors import anchors_in
-from gateway.trail.chain import FOLDER, Verdict, Verifier, ordinal_of
-from gateway.trail.entry import Entry, Head
+from gateway.trail.chain import FOLDER, ChainVerifier, Verdict, ordinal_of
+from gateway.trail.entry import TrailEntry, TrailHead
 from twinlog.decoding import decoded
 from twinlog.errors import InvalidInput, NotFound, PeerError, reason
 from twinlog.sites import Sites
@@ -32,7 +32,7 @@ from twinlog.terminal import Exit, JsonOption, notes, out, print_json_line, verb
 
 app = typer.Typer()
 ASKED_MAX = 500  # lines that a gateway shows at most
-_to_entries = partial(msgspec.convert, type=list[Entry])
+_to_entries = partial(msgspec.convert, type=list[TrailEntry])
 
 
 @dataclass(slots=True)
@@ -41,10 +41,10 @@ class _Kept:
 
     since_ms: int
     limit: int
-    entries: deque[Entry] = field(default_factory=deque)
+    entries: deque[TrailEntry] = field(default_factory=deque)
     more: int = 0
 
-    def take(self, entry: Entry) -> None:
+    def take(self, entry: TrailEntry) -> None:
         if entry.time_ms < self.since_ms:
             return
         self.entries.append(entry)
@@ -81,7 +81,7 @@ def trail(
     folder = loaded.data_dir / FOLDER
     kept = _Kept(since_ms, limit)
     anchors = [anchor for path in against or () for anchor in _anchors(path, loaded.site)]
-    verifier = Verifier(begins_at, anchors, kept.take)
+    verifier = ChainVerifier(begins_at, anchors, kept.take)
     for name, data in _files(folder):
         verifier.file(name, data)
     verdict = verifier.end()
@@ -111,7 +111,7 @@ def _files(folder: Path) -> Iterator[tuple[str, bytes]]:
         raise NotFound(f"the trail in {folder} cannot be read: {reason(error)}") from error
 
 
-def _anchors(path: Path, site: str) -> Iterator[Head]:
+def _anchors(path: Path, site: str) -> Iterator[TrailHead]:
     paths = sorted(path.glob("*.jsonl")) if path.is_dir() else [path]
     try:
         for each in paths:
@@ -146,7 +146,7 @@ def _document(verdict: Verdict, anchors: int) -> dict[str, Any]:
     }
 
 
-def _show(entries: Sequence[Entry], more: int) -> None:
+def _show(entries: Sequence[TrailEntry], more: int) -> None:
     if more:
         notes().print(f"[dim]{more:,} older entries are left out; --limit 0 shows all[/]")
     out().print(trail_table(entries))

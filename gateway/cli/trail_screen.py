@@ -15,8 +15,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from gateway.cli.screens import moment
-from gateway.trail.chain import Finding, Verdict
-from gateway.trail.entry import Entry
+from gateway.trail.chain import TrailFinding, Verdict
+from gateway.trail.entry import TrailEntry
 from gateway.trail.events import ABORT, OPENED, PEER_CHANGE, PEER_HEAD, STARTED
 
 _OUTCOMES = {
@@ -24,7 +24,7 @@ _OUTCOMES = {
 }
 
 
-def trail_table(entries: Sequence[Entry]) -> Table:
+def trail_table(entries: Sequence[TrailEntry]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column("number", justify="right", no_wrap=True)
     table.add_column("time (UTC)", no_wrap=True)
@@ -41,7 +41,7 @@ def _outcome(outcome: str) -> str:
     return f"[{colour}]{escape(outcome)}[/]"
 
 
-def _who(entry: Entry) -> str:
+def _who(entry: TrailEntry) -> str:
     who = entry.who
     said = f"\n[dim]says {escape(who.says)}[/]" if who.says else ""
     return escape(_named(who.name, who.kind, who.address)) + said
@@ -52,12 +52,12 @@ def _named(name: str, kind: str, address: str) -> str:
     return f"{name} ({proof})" if proof else name
 
 
-def _act(entry: Entry) -> str:
+def _act(entry: TrailEntry) -> str:
     said = ", ".join(_facts(entry))
     return f"[bold]{escape(entry.event)}[/]" + (f" [dim]{escape(said)}[/]" if said else "")
 
 
-def _facts(entry: Entry) -> Iterator[str]:
+def _facts(entry: TrailEntry) -> Iterator[str]:
     """Yields what an entry says beside its event, in the order in which people ask."""
     what = dict(entry.what)
     if entry.event == PEER_CHANGE:
@@ -94,7 +94,7 @@ def _fact(value: Any) -> str:
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
-def without_end(entries: Sequence[Entry]) -> list[Entry]:
+def without_end(entries: Sequence[TrailEntry]) -> list[TrailEntry]:
     """Returns the beginnings that have no end although a later life of the gateway began: nobody knows what became of them."""
     ended = {entry.of for entry in entries if entry.outcome != "begun"}
     last_start = max((entry.number for entry in entries if entry.event == STARTED), default=0)
@@ -117,7 +117,7 @@ def verdict_lines(folder: Path, verdict: Verdict) -> Iterator[str]:
             f"{verdict.head.sha256}"
 
 
-def _place(folder: Path, finding: Finding) -> str:
+def _place(folder: Path, finding: TrailFinding) -> str:
     if not finding.file:
         return str(folder)
     return f"{folder / finding.file}{f', line {finding.line}' if finding.line else ''}"

@@ -11,14 +11,14 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from gateway.trail.entry import Head, read_line
+from gateway.trail.entry import TrailHead, read_line
 from gateway.trail.events import OF_PEER
 from twinlog.decoding import OBJECT, or_none
 
 _SHA256 = re.compile("[0-9a-f]{64}")
 
 
-def anchors_in(lines: Iterable[bytes], site: str) -> Iterator[Head]:
+def anchors_in(lines: Iterable[bytes], site: str) -> Iterator[TrailHead]:
     """Yields what `lines`, of a structured log or of the other site's trail, know of the trail of `site`."""
     for raw in lines:
         line = read_line(raw)
@@ -33,8 +33,8 @@ def anchors_in(lines: Iterable[bytes], site: str) -> Iterator[Head]:
             yield head
 
 
-def _head(said: dict[str, Any]) -> Head | None:
+def _head(said: dict[str, Any]) -> TrailHead | None:
     number, digest = said.get("number"), said.get("sha256")
     if isinstance(number, int) and isinstance(digest, str) and _SHA256.fullmatch(digest):
-        return Head(number, digest)
+        return TrailHead(number, digest)
     return None

@@ -6,7 +6,7 @@ whether the disk has it. Such bytes are no part of the trail, and stay where the
 
 What always holds: a verdict names file and line of each fault; bytes behind the end of a file are a remark where the next file
 declares them, or where they end the whole trail; everything else that is not the next line of the chain is a fault. Whoever
-owns the files can write a whole trail anew, or cut its end: that is found by a `Head` that was kept elsewhere, in the
+owns the files can write a whole trail anew, or cut its end: that is found by a `TrailHead` that was kept elsewhere, in the
 structured log or at the other site.
 This module is pure.
 """
@@ -21,7 +21,7 @@ from hashlib import sha256
 
 import msgspec
 
-from gateway.trail.entry import NO_LINE, Entry, Head, Line, read_line
+from gateway.trail.entry import NO_LINE, Line, TrailEntry, TrailHead, read_line
 from gateway.trail.events import OPENED
 from twinlog.decoding import or_none
 
@@ -57,7 +57,7 @@ class Leftover(msgspec.Struct, frozen=True):
     why: str
 
 
-class Opening(msgspec.Struct, frozen=True):
+class FileOpening(msgspec.Struct, frozen=True):
     """Holds what a `trail.opened` line says. `before`: the hash of the line before it, wherever that is."""
 
     before: str
@@ -69,13 +69,13 @@ def leftover(file: str, data: bytes, offset: int, why: str) -> list[Leftover]:
     return [Leftover(file, offset, len(rest), sha256(rest).hexdigest(), why)] if rest else []
 
 
-def opening_of(line: Line | None) -> Opening | None:
+def opening_of(line: Line | None) -> FileOpening | None:
     if line is None or line.entry.event != OPENED:
         return None
     return or_none(_to_opening, line.entry.what)
 
 
-_to_opening = partial(msgspec.convert, type=Opening)
+_to_opening = partial(msgspec.convert, type=FileOpening)
 
 
 def whole_bytes(data: bytes) -> int:
@@ -93,7 +93,7 @@ def last_line(data: bytes) -> Line | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class TrailFinding:
     """`line` is counted from 1; 0: it is about the file, or the trail as a whole."""
 
     file: str
@@ -103,19 +103,19 @@ class Finding:
 
 @dataclass(slots=True)
 class Verdict:
-    faults: list[Finding] = field(default_factory=list)
-    remarks: list[Finding] = field(default_factory=list)
+    faults: list[TrailFinding] = field(default_factory=list)
+    remarks: list[TrailFinding] = field(default_factory=list)
     lines: int = 0
     first: int = 0
-    head: Head = field(default_factory=Head)
+    head: TrailHead = field(default_factory=TrailHead)
 
 
-class Verifier:
+class ChainVerifier:
     """Takes the files in their order. `begins_at`: the number of the first line, where older files were archived. `anchors`:
     lines that were known elsewhere. `seen` gets each entry that can be read, in its order."""
 
     def __init__(
-        self, begins_at: int = 1, anchors: Iterable[Head] = (), seen: Callable[[Entry], object] = lambda entry: None
+        self, begins_at: int = 1, anchors: Iterable[TrailHead] = (), seen: Callable[[TrailEntry], object] = lambda entry: None
     ) -> None:
         self._begins_at, self._seen = begins_at, seen
         self._anchors = list(anchors)
@@ -222,11 +222,11 @@ class Verifier:
 
     def _fault(self, name: str, number: int, what: str) -> None:
         if len(self.verdict.faults) < FAULTS_MAX:
-            self.verdict.faults.append(Finding(name, number, what))
+            self.verdict.faults.append(TrailFinding(name, number, what))
 
     def _remark(self, name: str, what: str) -> None:
         if len(self.verdict.remarks) < FAULTS_MAX:
-            self.verdict.remarks.append(Finding(name, 0, what))
+            self.verdict.remarks.append(TrailFinding(name, 0, what))
 
 
 def digest_or_none(text: str) -> bytes | None:

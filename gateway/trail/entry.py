@@ -39,7 +39,7 @@ class Who(msgspec.Struct, frozen=True, omit_defaults=True):
     says: str = ""
 
 
-class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
+class TrailEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     """One act or fact. `number`: 1 and upward, without a gap. `begun`: an entry with its end follows, whose `of` is this
     number; where none follows, the gateway died in between and the outcome is unknown. `late_ms`: how much later than
     `time_ms` the line could be written."""
@@ -55,7 +55,7 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
     late_ms: int = 0
 
 
-class Head(msgspec.Struct, frozen=True):
+class TrailHead(msgspec.Struct, frozen=True):
     """Says how far a trail has come: the number and the hash of its last line."""
 
     number: int = 0
@@ -66,30 +66,30 @@ class Head(msgspec.Struct, frozen=True):
         return bytes.fromhex(self.sha256)
 
 
-_decode = msgspec.json.Decoder(Entry).decode
+_decode = msgspec.json.Decoder(TrailEntry).decode
 
 
 def digest_of(before: bytes, content: bytes) -> bytes:
     return sha256(before + content).digest()
 
 
-def line_of(entry: Entry, before: bytes) -> tuple[bytes, Head]:
+def line_of(entry: TrailEntry, before: bytes) -> tuple[bytes, TrailHead]:
     """Returns the line with its newline, and where the trail stands behind it. `before`: the hash of the line before."""
     content = msgspec.json.encode(entry)
     digest = digest_of(before, content)
-    return _HEAD % digest.hex().encode() + content + b"}\n", Head(entry.number, digest.hex())
+    return _HEAD % digest.hex().encode() + content + b"}\n", TrailHead(entry.number, digest.hex())
 
 
 class Line(msgspec.Struct, frozen=True):
     """A line as it was found."""
 
-    entry: Entry
+    entry: TrailEntry
     content: bytes
     sha256: str
 
     @property
-    def head(self) -> Head:
-        return Head(self.entry.number, self.sha256)
+    def head(self) -> TrailHead:
+        return TrailHead(self.entry.number, self.sha256)
 
     def follows(self, before: bytes) -> bool:
         return digest_of(before, self.content).hex() == self.sha256

@@ -17,7 +17,7 @@ from gateway.access.caller import CALLER, Caller
 from gateway.access.gate import Gate
 from gateway.trail.entry import cut_text
 from gateway.trail.events import ACCESS, REFUSED, STARTED, STOPPED
-from gateway.trail.refusals import INTERVAL_S, Refusals
+from gateway.trail.refusals import INTERVAL_S, RefusalCounts
 from gateway.trail.trail import Trail
 from gateway.trail.who import who_of
 from storage.clock import Clock
@@ -47,7 +47,7 @@ class AccessTrail:
 
     def __init__(self, trail: Trail, clock: Clock, gate: Gate) -> None:
         self._trail, self._clock = trail, clock
-        self._refusals = Refusals()
+        self._refusals = RefusalCounts()
         self._shown: dict[int, dict[str, Any]] = {}
         for authenticator in gate.authenticators:
             self._changed(authenticator)

@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 import structlog
 
-from gateway.trail.entry import Entry, Head, Who
+from gateway.trail.entry import TrailEntry, TrailHead, Who
 from gateway.trail.events import OF_PEER, OPENED, PEER_CHANGE, PEER_HEAD, ROLE_CHANGE
 from gateway.trail.trail import Trail
 from remote_log.replication.messages import TRAIL_CHANGES_MAX, TrailChange, TrailNote
@@ -33,7 +33,7 @@ LINES_MAX = 60
 MINUTE_S = 60.0
 CALL_TIMEOUT_S = 3.0
 log = structlog.get_logger("twinlog.trail")
-_to_head = partial(msgspec.convert, type=Head)
+_to_head = partial(msgspec.convert, type=TrailHead)
 
 
 class PeerTrail:
@@ -41,8 +41,8 @@ class PeerTrail:
 
     def __init__(self, trail: Trail, clock: Clock, peer: str, ask: Callable[[TrailNote, float], Awaitable[TrailNote]]) -> None:
         self._trail, self._clock, self.peer, self._ask = trail, clock, peer, ask
-        self._own = Head()  # the newest line here that is not about the other site
-        self._seen = Head()  # of the other site's trail
+        self._own = TrailHead()  # the newest line here that is not about the other site
+        self._seen = TrailHead()  # of the other site's trail
         self._told = 0  # up to where the other site has seen this one
         self._changes: deque[TrailChange] = deque(maxlen=TRAIL_CHANGES_MAX)
         self._anchored_s: float | None = None
@@ -74,7 +74,7 @@ class PeerTrail:
         return TrailNote(self._trail.site, self._own.number, self._own.sha256, self._seen.number, new)
 
     # ---- this site's lines
-    def _written(self, entry: Entry, head: Head) -> None:
+    def _written(self, entry: TrailEntry, head: TrailHead) -> None:
         """Each line of this trail, those that a start finds too."""
         if entry.event in OF_PEER:
             self._seen = or_none(_to_head, entry.what) or self._seen
@@ -100,21 +100,21 @@ class PeerTrail:
                 continue
             if not self._may_write():
                 return
-            self._seen = Head(change.number, change.sha256)
+            self._seen = TrailHead(change.number, change.sha256)
             self._put(PEER_CHANGE, msgspec.to_builtins(change), change.operation)
         now_s = self._clock.monotonic_s()
         is_due = self._anchored_s is None or now_s - self._anchored_s >= ANCHOR_S
         if note.number > self._seen.number and is_due and self._may_write():
             self._anchored_s = now_s
-            self._seen = Head(note.number, note.sha256)
+            self._seen = TrailHead(note.number, note.sha256)
             self._put(PEER_HEAD, msgspec.to_builtins(self._seen))
 
     def _went_back(self, note: TrailNote) -> None:
         """Its trail was lost with its disk, or cut: the line that proves it is in this one already."""
         if not self._may_write():
             return
-        log.warning("the other site's trail went back", had=self._seen.number, has=note.number, site=self.peer)
-        known, self._seen = self._seen, Head(note.number, note.sha256)
+        log.warning("the other site's trail went back", had=self._seen.number, has=note.number, other=self.peer)
+        known, self._seen = self._seen, TrailHead(note.number, note.sha256)
         self._put(PEER_HEAD, {**msgspec.to_builtins(self._seen), "went_back_from": known.number, "known_sha256": known.sha256})
 
     def _put(self, event: str, what: dict[str, Any], operation: str = "") -> None:
@@ -128,7 +128,7 @@ class PeerTrail:
         return self._lines <= LINES_MAX
 
 
-def _change(entry: Entry, head: Head) -> TrailChange:
+def _change(entry: TrailEntry, head: TrailHead) -> TrailChange:
     who, what = entry.who, entry.what
     return TrailChange(
         head.number, head.sha256, entry.time_ms, entry.event, entry.outcome, entry.operation, str(what.get("kind", "")),

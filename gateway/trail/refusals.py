@@ -25,7 +25,7 @@ class _Counted:
     more: int = 0  # behind the first
 
 
-class Refusals:
+class RefusalCounts:
     def __init__(self) -> None:
         self._kinds: dict[tuple[str, Who], _Counted] = {}
         self._began_s: float | None = None

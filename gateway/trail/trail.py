@@ -25,9 +25,9 @@ import structlog
 
 from gateway.trail.chain import (
     FOLDER,
+    ChainVerifier,
+    FileOpening,
     Leftover,
-    Opening,
-    Verifier,
     file_name,
     is_full,
     last_line,
@@ -35,7 +35,7 @@ from gateway.trail.chain import (
     ordinal_of,
     whole_bytes,
 )
-from gateway.trail.entry import Entry, Head, Outcome, Who, bounded, line_of, read_line
+from gateway.trail.entry import Outcome, TrailEntry, TrailHead, Who, bounded, line_of, read_line
 from gateway.trail.events import GAP, OPENED
 from storage.clock import Clock
 from storage.disk.port import Files, LogFile
@@ -79,10 +79,10 @@ class Trail:
 
     def __init__(self, files: Files, clock: Clock, *, pair: str, site: str) -> None:
         self._files, self._clock, self._pair, self.site = files, clock, pair, site
-        self.head = Head()
-        self.last: Entry | None = None  # before this life
+        self.head = TrailHead()
+        self.last: TrailEntry | None = None  # before this life
         self.fault: str | None = None
-        self.listeners: list[Callable[[Entry, Head], None]] = []  # of each line, those that a start finds too
+        self.listeners: list[Callable[[TrailEntry, TrailHead], None]] = []  # of each line, those that a start finds too
         self.carried: dict[str, Any] = {}  # what each file's first line says, too, so that a start need not read all files
         self._found_broken: list[dict[str, Any]] = []
         self._is_known = False  # where the files end
@@ -148,9 +148,9 @@ class Trail:
             _log_unwritten(placed, "the disk does not answer")
         return placed
 
-    async def newest(self, limit: int, since_ms: int = 0) -> list[Entry]:
+    async def newest(self, limit: int, since_ms: int = 0) -> list[TrailEntry]:
         """Returns at most so many of the last lines, as far as SHOWN_BYTES reach back. Raises LogError."""
-        found: list[Entry] = []
+        found: list[TrailEntry] = []
         left_bytes = SHOWN_BYTES
         for ordinal in list(reversed(await self._ordinals()))[:SHOWN_FILES]:
             path = f"{FOLDER}/{file_name(ordinal)}"
@@ -216,7 +216,7 @@ class Trail:
         placed.settle(True)
         self._is_written(entry, head)
 
-    def _is_written(self, entry: Entry, head: Head) -> None:
+    def _is_written(self, entry: TrailEntry, head: TrailHead) -> None:
         log.info("trail", number=head.number, sha256=head.sha256, **_shown(entry))
         for listener in self.listeners:
             listener(entry, head)
@@ -226,9 +226,9 @@ class Trail:
         self._left_out = self._left_out_ms = 0
         return Placed(GAP, self.this_site, "noted", what, "", None, self._clock.wall_ms())
 
-    def _entry(self, placed: Placed) -> Entry:
+    def _entry(self, placed: Placed) -> TrailEntry:
         late_ms = max(0, self._clock.wall_ms() - placed.time_ms)
-        return Entry(
+        return TrailEntry(
             self.head.number + 1, placed.time_ms, placed.event, placed.who, placed.outcome, placed.what, placed.operation,
             0 if placed.of is None else placed.of.number, late_ms if late_ms > DEADLINE_S * 1000 else 0,
         )
@@ -254,11 +254,11 @@ class Trail:
             await self._find_end()
         torn = [*self._torn, *await self._unsynced()]
         ordinal = max([self._ordinal, *await self._ordinals()]) + 1
-        what = {**msgspec.to_builtins(Opening(self.head.sha256, torn)), "pair": self._pair, "site": self.site, "format": 1,
+        what = {**msgspec.to_builtins(FileOpening(self.head.sha256, torn)), "pair": self._pair, "site": self.site, "format": 1,
                 **self.carried}
         if self._found_broken:
             what["broken"] = self._found_broken
-        entry = Entry(self.head.number + 1, self._clock.wall_ms(), OPENED, self.this_site, what=what)
+        entry = TrailEntry(self.head.number + 1, self._clock.wall_ms(), OPENED, self.this_site, what=what)
         line, head = line_of(entry, self.head.digest)
         self._file = await self._files.create_log(f"{FOLDER}/{file_name(ordinal)}", line, len(line))
         self.head, self._ordinal, self._written_bytes = head, ordinal, len(line)
@@ -317,7 +317,7 @@ class Trail:
     def _note_broken(self, name: str, data: bytes) -> None:
         """A last file whose lines do not continue each other was changed by somebody: it stays as it is, and is said."""
         first = read_line(data.split(b"\n", 1)[0])
-        verifier = Verifier(begins_at=1 if first is None else first.entry.number)
+        verifier = ChainVerifier(begins_at=1 if first is None else first.entry.number)
         verifier.file(name, data)
         for fault in verifier.end().faults[:BROKEN_MAX]:
             log.error("the trail is broken", file=fault.file, line=fault.line, why=fault.what)
@@ -328,7 +328,7 @@ def _log_unwritten(placed: Placed, why: str) -> None:
     log.error("trail unwritten", why=why, **_shown(placed))
 
 
-def _shown(entry: Entry | Placed) -> dict[str, Any]:
+def _shown(entry: TrailEntry | Placed) -> dict[str, Any]:
     who = {"who": entry.who.name, "kind": entry.who.kind, "address": entry.who.address, "says": entry.who.says}
     about = {"outcome": entry.outcome, "operation": entry.operation, "what": entry.what}
     return {"act": entry.event, "at_ms": entry.time_ms} | {name: value for name, value in (who | about).items() if value}

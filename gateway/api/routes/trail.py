@@ -13,7 +13,7 @@ from gateway.api import examples
 from gateway.api import openapi as api
 from gateway.api.documents import TrailDocument, TrailLine, TrailWho
 from gateway.api.routes.common import context_of, json_answer
-from gateway.trail.entry import Entry, Head
+from gateway.trail.entry import TrailEntry, TrailHead
 
 LINES_MAX = 500
 Limit = Annotated[int, Query(ge=1, le=LINES_MAX, description="at most so many lines, the newest")]
@@ -31,17 +31,17 @@ def router() -> APIRouter:
         context = context_of(request)
         trail = context.trail
         if trail is None:
-            return json_answer(_shown(context.service.site, Head(), None, []))
+            return json_answer(_shown(context.service.site, TrailHead(), None, []))
         return json_answer(_shown(trail.site, trail.head, trail.fault, await trail.newest(limit, since_ms)))
 
     return routes
 
 
-def _shown(site: str, head: Head, fault: str | None, entries: list[Entry]) -> TrailDocument:
+def _shown(site: str, head: TrailHead, fault: str | None, entries: list[TrailEntry]) -> TrailDocument:
     return TrailDocument(site, head.number, head.sha256, fault, [_line(entry) for entry in entries])
 
 
-def _line(entry: Entry) -> TrailLine:
+def _line(entry: TrailEntry) -> TrailLine:
     who = TrailWho(*msgspec.structs.astuple(entry.who))
     return TrailLine(
         entry.number, entry.time_ms, entry.event, entry.outcome, who, entry.what, entry.operation, entry.of, entry.late_ms

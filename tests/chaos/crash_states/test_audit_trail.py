@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.trail.chain import FOLDER, Verdict, Verifier
-from gateway.trail.entry import Entry, Head, read_line
+from gateway.trail.chain import FOLDER, ChainVerifier, Verdict
+from gateway.trail.entry import TrailEntry, TrailHead, read_line
 from storage.disk.os_files import OsFiles
 from tests.chaos.crash_states.rig import Judged, Plant, judge, recorded
 from tests.gateway.trail.trail_rig import ANNA, opened
@@ -31,8 +31,8 @@ async def start(root: Path) -> Found:
         async with opened(files) as trail:
             assert (await trail.write("table.drop", ANNA, "done")).is_written
         await files.close()
-    entries: list[Entry] = []
-    verifier = Verifier(seen=entries.append)
+    entries: list[TrailEntry] = []
+    verifier = ChainVerifier(seen=entries.append)
     heads: dict[int, str] = {}
     for path in sorted((root / FOLDER).iterdir()):
         verifier.file(path.name, path.read_bytes())
@@ -40,7 +40,7 @@ async def start(root: Path) -> Found:
     return Found(verifier.end(), [entry.what["n"] for entry in entries if "n" in entry.what], heads)
 
 
-def _heads(data: bytes) -> list[Head]:
+def _heads(data: bytes) -> list[TrailHead]:
     return [line.head for line in map(read_line, data.split(b"\n")) if line is not None]
 
 

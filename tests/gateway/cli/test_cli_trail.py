@@ -21,7 +21,8 @@ EVE = Who("eve\x1b[2J", "token", "10.0.0.9", "eve\u202e@host[bold]")
 
 
 @pytest.fixture
-def config(tmp_path: Path) -> Path:
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.delenv("COLUMNS", raising=False)  # else lines are folded
     (tmp_path / "a" / "data").mkdir(parents=True)
     return write_files(tmp_path, {"a": 8401, "b": 8402}, engine="rocksdb")["a"]
 

@@ -16,7 +16,7 @@ from gateway.access.token_file import TokenFile, changing
 from gateway.access.tokens import with_token, without_token
 from gateway.api.documents import TrailDocument
 from gateway.trail import trail as room
-from gateway.trail.entry import Entry, Who
+from gateway.trail.entry import TrailEntry, Who
 from gateway.trail.events import ACCESS
 from gateway.trail.keeping import AccessTrail
 from gateway.trail.trail import Trail
@@ -37,10 +37,10 @@ class KeptDoor:
     trail: Trail
     access: AccessTrail
 
-    def lines(self, beginning: str) -> list[Entry]:
+    def lines(self, beginning: str) -> list[TrailEntry]:
         return [entry for entry in entries(stored(self.files)) if entry.event.startswith(beginning)]
 
-    async def all_lines(self, beginning: str) -> list[Entry]:
+    async def all_lines(self, beginning: str) -> list[TrailEntry]:
         await until(lambda: not self.trail._queue)
         return self.lines(beginning)
 

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 import pytest
 
-from gateway.trail.entry import Entry, Head, Who
+from gateway.trail.entry import TrailEntry, TrailHead, Who
 from gateway.trail.events import BEGUN, ENDED, PEER_CHANGE, PEER_HEAD
 from gateway.trail.peer import ANCHOR_S, LINES_MAX, PeerTrail
 from gateway.trail.trail import Trail
-from remote_log.replication.messages import TrailNote
+from remote_log.replication.messages import TrailChange, TrailNote
 from storage.clock import SystemClock
 from tests.gateway.trail.trail_rig import entries, stored, until, verdict_on
 from tests.storage.disk.memory_files import MemoryFiles
@@ -35,7 +35,7 @@ class Site:
     peers: PeerTrail
     clock: At
 
-    async def lines(self) -> list[Entry]:
+    async def lines(self) -> list[TrailEntry]:
         await until(lambda: not self.trail._queue)
         return [entry for entry in entries(stored(self.files)) if entry.event in (PEER_CHANGE, PEER_HEAD)]
 
@@ -112,7 +112,7 @@ async def test_an_end_that_was_cut_is_found_by_the_trail_of_the_other_site(sites
     async with sites.life("a") as a, sites.life("b") as b:
         await a.trail.write("table.drop", ANNA, "done", {"table": "t"})
         await sites.speak("b")
-        anchors = [Head(line.what["number"], line.what["sha256"]) for line in await b.lines() if line.event == PEER_HEAD]
+        anchors = [TrailHead(line.what["number"], line.what["sha256"]) for line in await b.lines() if line.event == PEER_HEAD]
     assert anchors
     assert not verdict_on(stored(sites.disks["a"]), anchors).faults
     name, data = stored(sites.disks["a"])[0]
@@ -145,8 +145,9 @@ async def test_a_trail_that_went_back_is_a_line_with_what_was_known(sites: Sites
 
 async def test_a_caller_who_says_whatever_he_likes_makes_no_more_than_so_many_lines_a_minute(sites: Sites) -> None:
     async with sites.life("b") as b:
-        for number in range(1000):
-            await b.peers.answer(TrailNote("a", number % 2 * 5000 + number, f"{number:064x}", 0, []))
+        for number in range(1, 1000):
+            said = TrailChange(number, f"{number:064x}", 0, BEGUN, "begun", f"o-{number}", "failover", "a", "eve", "token", "", "")
+            await b.peers.answer(TrailNote("a", number, said.sha256, 0, [said]))
         assert len(await b.lines()) <= LINES_MAX
         before = len(await b.lines())
         await b.peers.answer(TrailNote("c", 1 << 40, "0" * 64, 0, []))  # not the other site

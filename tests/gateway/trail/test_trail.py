@@ -12,8 +12,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from gateway.trail import trail as room
-from gateway.trail.chain import FOLDER, Verifier, file_name
-from gateway.trail.entry import Entry, Head, line_of
+from gateway.trail.chain import FOLDER, ChainVerifier, file_name
+from gateway.trail.entry import TrailEntry, TrailHead, line_of
 from gateway.trail.events import GAP, OPENED
 from gateway.trail.trail import Trail
 from storage.clock import SystemClock
@@ -184,7 +184,8 @@ async def test_a_disk_that_hangs_holds_nobody_up_beyond_the_deadline(quick: None
     async with opened(files) as trail:
         await trail.write("one", ANNA)
         files.hold = True
-        placed = await trail.write("two", ANNA)
+        async with asyncio.timeout(5):
+            placed = await trail.write("two", ANNA)
         assert not placed.is_written
         assert trail.fault == "the disk does not answer"
         files.hold = False
@@ -263,7 +264,7 @@ async def test_a_disk_that_refuses_again_and_again_costs_no_descriptor_and_no_th
         assert max(held()) <= 1
     await files.close()
     assert held() == (0, 0)
-    verifier = Verifier()
+    verifier = ChainVerifier()
     for path in sorted((tmp_path / FOLDER).iterdir()):
         verifier.file(path.name, path.read_bytes())
     assert not verifier.end().faults
@@ -274,7 +275,7 @@ async def test_an_entry_that_breaks_the_writer_is_left_out_and_counted_and_the_n
 ) -> None:
     files = MemoryFiles()
 
-    def broken(entry: Entry, before: bytes) -> tuple[bytes, Head]:
+    def broken(entry: TrailEntry, before: bytes) -> tuple[bytes, TrailHead]:
         if entry.event == "bad":
             raise ZeroDivisionError
         return line_of(entry, before)

@@ -9,7 +9,7 @@ import pytest
 
 from chaos.simulate.twins.journal import MemoryJournal
 from gateway.trail import trail as room
-from gateway.trail.entry import Entry
+from gateway.trail.entry import TrailEntry
 from gateway.trail.journal import TrailJournal
 from gateway.trail.who import ASKED_BY
 from storage.clock import SystemClock
@@ -43,7 +43,7 @@ class Rig:
 
         return Plan(kind, [step("check", abortable=True), step("claim", abortable=True), step("open", abortable=False)])
 
-    def lines(self) -> list[Entry]:
+    def lines(self) -> list[TrailEntry]:
         return [entry for entry in entries(stored(self.files)) if entry.event.startswith("operation.")]
 
     def shape(self) -> list[tuple[str, str, Any]]:

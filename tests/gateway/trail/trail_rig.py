@@ -9,8 +9,8 @@ from hashlib import sha256
 
 import msgspec
 
-from gateway.trail.chain import FOLDER, Leftover, Opening, Verdict, Verifier, file_name
-from gateway.trail.entry import Entry, Head, Line, Who, line_of, read_line
+from gateway.trail.chain import FOLDER, ChainVerifier, FileOpening, Leftover, Verdict, file_name
+from gateway.trail.entry import Line, TrailEntry, TrailHead, Who, line_of, read_line
 from gateway.trail.events import OPENED
 from gateway.trail.trail import Trail
 from storage.clock import SystemClock
@@ -45,17 +45,17 @@ def stored(files: MemoryFiles) -> Stored:
     return [(path.rpartition("/")[2], bytes(files.files[path].durable)) for path in names]
 
 
-def verdict_on(files: Stored, anchors: Iterable[Head] = (), begins_at: int = 1) -> Verdict:
-    verifier = Verifier(begins_at, anchors)
+def verdict_on(files: Stored, anchors: Iterable[TrailHead] = (), begins_at: int = 1) -> Verdict:
+    verifier = ChainVerifier(begins_at, anchors)
     for name, data in files:
         verifier.file(name, data)
     return verifier.end()
 
 
-def entries(files: Stored) -> list[Entry]:
+def entries(files: Stored) -> list[TrailEntry]:
     """Those that are part of the trail."""
-    found: list[Entry] = []
-    verifier = Verifier(seen=found.append)
+    found: list[TrailEntry] = []
+    verifier = ChainVerifier(seen=found.append)
     for name, data in files:
         verifier.file(name, data)
     verifier.end()
@@ -64,14 +64,14 @@ def entries(files: Stored) -> list[Entry]:
 
 def made(sizes: Sequence[int], torn: Sequence[bytes] = ()) -> Stored:
     """Files with so many lines behind their first one. `torn`: what stands behind the end of each, as the next one declares."""
-    files, head = Stored(), Head()
+    files, head = Stored(), TrailHead()
     left: list[Leftover] = []
     for ordinal, count in enumerate(sizes, 1):
-        what = msgspec.to_builtins(Opening(head.sha256, left))
+        what = msgspec.to_builtins(FileOpening(head.sha256, left))
         data = b""
         for place in range(count + 1):
             event, said = (OPENED, what) if not place else ("table.alter", {"table": f"t{ordinal}", "change": {"n": place}})
-            line, head = line_of(Entry(head.number + 1, 1_700_000_000_000, event, ANNA, "noted", said), head.digest)
+            line, head = line_of(TrailEntry(head.number + 1, 1_700_000_000_000, event, ANNA, "noted", said), head.digest)
             data += line
         rest = torn[ordinal - 1] if ordinal <= len(torn) else b""
         left = [Leftover(file_name(ordinal), len(data), len(rest), _sha(rest), "torn")] if rest else []
@@ -79,7 +79,7 @@ def made(sizes: Sequence[int], torn: Sequence[bytes] = ()) -> Stored:
     return files
 
 
-def head_of(files: Stored) -> Head:
+def head_of(files: Stored) -> TrailHead:
     last = next(line for _, data in reversed(files) for line in map(read_line, reversed(data.split(b"\n"))) if line)
     return last.head
 
