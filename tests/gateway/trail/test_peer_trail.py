@@ -146,7 +146,9 @@ async def test_a_trail_that_went_back_is_a_line_with_what_was_known(sites: Sites
 async def test_a_caller_who_says_whatever_he_likes_makes_no_more_than_so_many_lines_a_minute(sites: Sites) -> None:
     async with sites.life("b") as b:
         for number in range(1, 1000):
-            said = TrailChange(number, f"{number:064x}", 0, BEGUN, "begun", f"o-{number}", "failover", "a", "eve", "token", "", "")
+            said = TrailChange(
+                number, f"{number:064x}", 0, BEGUN, "begun", f"o-{number}", "failover", "a", "eve", "token", "", ""
+            )
             await b.peers.answer(TrailNote("a", number, said.sha256, 0, [said]))
         assert len(await b.lines()) <= LINES_MAX
         before = len(await b.lines())
