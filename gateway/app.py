@@ -14,8 +14,9 @@ import secrets
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any, NamedTuple
 
 import structlog
 
@@ -33,16 +34,22 @@ from gateway.http.server import ServerSettings, serving
 from gateway.logs import configure_logs
 from gateway.service.histogram import Histogram
 from gateway.service.http_settings import HttpSettings
-from gateway.service.port import SiteService
+from gateway.site.facts import RELEASE
 from gateway.site.operations import SiteOperations
 from gateway.site.service import site_service
 from gateway.site.site import Site, not_kept
 from gateway.site.supervisor import Supervisor
 from gateway.tls.site_tls import SiteTls
+from gateway.trail.journal import TrailJournal
+from gateway.trail.keeping import AccessTrail, configuration_digest, kept_trail
+from gateway.trail.peer import PeerTrail
+from gateway.trail.trail import Trail
 from remote_log.dfs.opening import open_dfs, warm_up
 from remote_log.dfs.owner import Owner
 from remote_log.dfs.port import Dfs
 from remote_log.layout import RemoteLayout
+from remote_log.replication.messages import TrailNote
+from storage.cancellation import ended
 from storage.clock import Clock, HybridClock, SystemClock
 from storage.disk.data_dir import open_data_dir
 from storage.disk.os_files import OsFiles
@@ -72,10 +79,15 @@ def new_id() -> str:
     return f"{time.time_ns() // 1_000_000:x}-{secrets.token_hex(4)}"
 
 
+class OpenedSite(NamedTuple):
+    site: Site
+    operations: SiteOperations
+    trail: Trail
+    peer_trail: PeerTrail
+
+
 @asynccontextmanager
-async def opened_site(
-    config: SiteConfig, failpoints: Failpoints, tls: SiteTls | None = None
-) -> AsyncIterator[tuple[Site, SiteOperations]]:
+async def opened_site(config: SiteConfig, failpoints: Failpoints, tls: SiteTls | None = None) -> AsyncIterator[OpenedSite]:
     """The site on its real parts, running but without a door."""
     async with AsyncExitStack() as stack:
         clock = SystemClock()
@@ -83,6 +95,17 @@ async def opened_site(
         stack.callback(data_dir.close)
         files = OsFiles(config.data_dir)
         stack.push_async_callback(files.close)
+        trail_files = OsFiles(config.data_dir)  # of its own: no line waits while the next segment of the WAL is zeroed
+        stack.push_async_callback(trail_files.close)
+        trail = Trail(trail_files, clock, pair=config.pair, site=config.site)
+
+        async def ask_other(note: TrailNote, timeout_s: float) -> TrailNote:
+            return await site.parts.other_site.trail(note, timeout_s)
+
+        peer_trail = PeerTrail(trail, clock, config.peer.site, ask_other)
+        await stack.enter_async_context(
+            kept_trail(trail, {"release": RELEASE, "configuration": configuration_digest(config)})
+        )
         engine = await open_engine(config.engine, config.data_dir, config.pair, config.site)
         stack.push_async_callback(engine.close)
         wal = await Wal.open(files, "wal", config.wal)
@@ -92,7 +115,7 @@ async def opened_site(
         await warm_up(own_dfs, peer_dfs)
         coordinator, stand_in = await _coordinator(config, clock, files, own_dfs, peer_dfs)
         stack.push_async_callback(coordinator.close)
-        journal = SqlJournal(config.journal.address(config.data_dir))
+        journal = TrailJournal(SqlJournal(config.journal.address(config.data_dir)), trail)
         transport = HttpTransport(config.peer.url, tls)
         stack.push_async_callback(transport.close)
         cursors = await CursorRegistry.open(files)
@@ -111,9 +134,11 @@ async def opened_site(
             site, run_plan=operations.run_own, undo_again=operations.undo_again, go_on=operations.go_on,
             is_busy=lambda: operations.running_id is not None,
         )
+        site.trail_fault = lambda: trail.fault
         stack.push_async_callback(_stop, site, supervisor, operations)
         supervisor.start()
-        yield site, operations
+        await stack.enter_async_context(_running(peer_trail.run(), "trail of the other site"))
+        yield OpenedSite(site, operations, trail, peer_trail)
 
 
 async def _coordinator(
@@ -190,13 +215,36 @@ async def gate_of(access: AccessSettings | None) -> AsyncIterator[Gate | None]:
         yield None
         return
     gate = open_gate(access)
-    watching = asyncio.create_task(gate.run(), name="access")
     try:
-        yield gate
+        async with _running(gate.run(), "access"):
+            yield gate
     finally:
-        watching.cancel()
-        await asyncio.wait((watching,))
         await gate.close()
+
+
+@asynccontextmanager
+async def _running(work: Coroutine[Any, Any, None], name: str) -> AsyncIterator[None]:
+    """`work`, which has no end of its own, inside the block."""
+    task = asyncio.create_task(work, name=name)
+    try:
+        yield
+    finally:
+        task.cancel()
+        await ended((task,))
+
+
+@asynccontextmanager
+async def _access_kept(gate: Gate | None, opened: OpenedSite) -> AsyncIterator[None]:
+    """Refusals of the gate, and changes of its files, are in the trail."""
+    if gate is None:
+        yield
+        return
+    kept = AccessTrail(opened.trail, opened.site.parts.clock, gate)
+    try:
+        async with _running(kept.run(), "refusals"):
+            yield
+    finally:
+        kept.summarise(anyhow=True)
 
 
 async def serve(config: SiteConfig, failpoints: Failpoints | None = None) -> None:
@@ -212,9 +260,10 @@ async def serve(config: SiteConfig, failpoints: Failpoints | None = None) -> Non
         config.pair, config.peer.site, config.http.tls, config.peer_http, now_s=time.monotonic,
         insecure=config.insecure and bool(missing_protection(config)),
     )
-    async with gate_of(config.access) as gate, opened_site(config, failpoints or Failpoints(), tls) as (site, operations):
+    async with gate_of(config.access) as gate, opened_site(config, failpoints or Failpoints(), tls) as opened:
+        site = opened.site
         site.notices, site.door_figures = tls.notices, tls.metrics
-        async with tls.following(), _doors(config, site_service(site, operations), tls, gate):
+        async with tls.following(), _access_kept(gate, opened), _doors(config, opened, tls, gate):
             log.info("serving", url=config.http.url)
             for notice in tls.notices():
                 log.warning(notice)
@@ -224,10 +273,11 @@ async def serve(config: SiteConfig, failpoints: Failpoints | None = None) -> Non
 
 
 @asynccontextmanager
-async def _doors(config: SiteConfig, service: SiteService, tls: SiteTls, gate: Gate | None) -> AsyncIterator[None]:
+async def _doors(config: SiteConfig, opened: OpenedSite, tls: SiteTls, gate: Gate | None) -> AsyncIterator[None]:
     """The listeners of a site: that of the other site first, so that who is served finds it there. Who reaches that one is the
     other site, which TLS has proven: it has no gate."""
-    context = ApiContext(service, config.http, now_s=time.perf_counter, new_id=new_id)
+    service = site_service(opened.site, opened.operations, opened.peer_trail.answer)
+    context = ApiContext(service, config.http, now_s=time.perf_counter, new_id=new_id, trail=opened.trail)
     async with AsyncExitStack() as stack:
         peer_http, beside = config.peer_http, 0
         if peer_http is not None:

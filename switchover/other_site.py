@@ -22,6 +22,7 @@ from remote_log.replication.messages import (
     ROWS,
     STATUS,
     STEP_DOWN,
+    TRAIL,
     UNDRAIN,
     DrainReply,
     EpochsReply,
@@ -37,6 +38,7 @@ from remote_log.replication.messages import (
     RowsRequest,
     StatusReply,
     StoppedReply,
+    TrailNote,
     Transport,
     addressed,
 )
@@ -82,6 +84,12 @@ class OtherSite:
         facts = await self._ask(FACTS, NoRequest(), SiteFacts, timeout_s)
         self._check_self(FACTS, facts.site, facts.role)
         return facts
+
+    async def trail(self, note: TrailNote, timeout_s: float) -> TrailNote:
+        reply = await self._ask(TRAIL, note, TrailNote, timeout_s)
+        if reply.site != self._name:
+            raise self._unfit(TRAIL, f"it is the trail of site {reply.site!r}")
+        return reply
 
     # ---- a change of a table
     async def prepare(self, table: int, schema: bytes | None, timeout_s: float) -> PrepareReply:

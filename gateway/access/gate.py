@@ -61,7 +61,9 @@ class Gate:
         self, authenticators: Sequence[Authenticator], limits: LimitSettings, *, wall_s: Callable[[], float],
         now_s: Callable[[], float], plain_peer: bool = False, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        self._authenticators = authenticators
+        self.authenticators = authenticators
+        self.on_refused: Callable[[TwinlogError, Caller | None, Any], None] = lambda error, caller, scope: None
+        self.on_changed: Callable[[Authenticator], None] = lambda authenticator: None
         self._wall_s, self._now_s, self._sleep, self._plain_peer = wall_s, now_s, sleep, plain_peer
         self._budgets = Budgets(limits)
         self._known: OrderedDict[bytes | str, _Known] = OrderedDict()
@@ -90,7 +92,7 @@ class Gate:
             known.budget.enter(self._now_s(), _length(scope["headers"]))
             return known.budget
         except TwinlogError as error:
-            self._note(error, caller, scope)
+            self.note(error, caller, scope)
             raise
 
     async def _identify(self, scope: Any) -> _Known:
@@ -108,7 +110,7 @@ class Gate:
     async def _prove(self, key: bytes | str, value: bytes | None, certificates: tuple[str, ...]) -> _Known:
         presented = Presented("" if value is None else bearer_of(value), () if value is not None else certificates)
         changes = self._changes
-        for authenticator in self._authenticators:
+        for authenticator in self.authenticators:
             proof = await authenticator.authenticate(presented)
             if proof is not None:
                 known = _Known(proof, self._budgets.of(proof.caller.kind, proof.caller.name, self._now_s()))
@@ -146,17 +148,18 @@ class Gate:
 
     async def refresh(self) -> None:
         """Lets everybody look at their files and keys again; what was proven before a change is forgotten."""
-        for authenticator in self._authenticators:
+        for authenticator in self.authenticators:
             await self._refresh(authenticator)
 
     async def _refresh(self, authenticator: Authenticator) -> None:
         if await authenticator.refresh():
             self._changes += 1
             self._known.clear()
+            self.on_changed(authenticator)
 
     async def run(self) -> None:
         """Refreshes for ever; whoever hangs holds up nobody else."""
-        await asyncio.gather(*(self._run(authenticator) for authenticator in self._authenticators))
+        await asyncio.gather(*(self._run(authenticator) for authenticator in self.authenticators))
 
     async def _run(self, authenticator: Authenticator) -> None:
         while True:
@@ -167,7 +170,7 @@ class Gate:
                 _log.error("identities could not be read again; those that were read last stay valid", error=repr(error))
 
     async def close(self) -> None:
-        for authenticator in self._authenticators:
+        for authenticator in self.authenticators:
             await authenticator.close()
 
     # ---- what is said
@@ -177,7 +180,9 @@ class Gate:
         if self._refused > REFUSED_AT_ONCE_PER_S:
             await self._sleep(REFUSED_LATE_S)
 
-    def _note(self, error: TwinlogError, caller: Caller | None, scope: Any) -> None:
+    def note(self, error: TwinlogError, caller: Caller | None, scope: Any) -> None:
+        """Reports a refusal, by this gate or by a handler that found a grant missing."""
+        self.on_refused(error, caller, scope)
         now_s = self._now_s()
         if now_s - self._second_s >= 1:
             self._second_s, self._refused = now_s, 0

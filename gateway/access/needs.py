@@ -91,6 +91,7 @@ NEEDS: dict[Route, Need] = {
     ("GET", f"{_OPERATION}/events"): _pair(OPERATOR, AUDITOR),
     ("POST", f"{_OPERATION}:abort"): _pair(OPERATOR),
     ("POST", f"{_OPERATION}:resume"): _pair(OPERATOR),
+    ("GET", "/v1/trail"): _pair(AUDITOR),
     ("POST", "/v1/barriers"): _pair(AUDITOR),
     ("GET", "/v1/barriers"): _pair(AUDITOR),
     ("GET", "/v1/barriers/{name}"): _pair(AUDITOR),

@@ -14,6 +14,7 @@ import os
 import secrets
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import structlog
 
@@ -105,7 +106,7 @@ class TokenFile:
         """Raises ConfigError."""
         self._path, self._wall_s = path, wall_s
         tokens, self._seen = _read(path)
-        self._index = TokenIndex(tokens)
+        self._tokens, self._index = tokens, TokenIndex(tokens)
         self._warn_of_mode()
 
     async def authenticate(self, presented: Presented) -> Proof | None:
@@ -123,9 +124,17 @@ class TokenFile:
         found = await asyncio.to_thread(self._changed)
         if found is None:
             return False
-        self._index = TokenIndex(found)
+        self._tokens, self._index = found, TokenIndex(found)
         _log.info("the tokens were read again", file=str(self._path), tokens=len(found.tokens))
         return True
+
+    def shown(self) -> dict[str, Any]:
+        """The file, and for each name its grants and its end; for the audit trail, so without a digest of a token."""
+        known = {
+            entry.name: {"grants": entry.grants, "created_at": entry.created_at, "expires_at": entry.expires_at}
+            for entry in self._tokens.tokens
+        }
+        return {"file": str(self._path), "known": known}
 
     def _changed(self) -> TokenList | None:
         """Returns the tokens of the file as it is now; None: as before, or nothing that can be read."""

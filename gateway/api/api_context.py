@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from gateway.api.body_budget import SMALL_BODY_BYTES, BodyBudget
 from gateway.api.content_coding import Expander
@@ -17,11 +17,12 @@ from gateway.api.problems import Answer, answer_for, forget_frames, known
 from gateway.api.request import Canonical, Head, canonical_document, deadline_s, idempotency
 from gateway.service.http_settings import HttpSettings
 from gateway.service.port import Condition, Mutation, SiteService, WriteRequest, WriteResult
+from gateway.trail.trail import Trail
 from storage.engine import StoredRow
 from storage.log.record import Record
 from storage.rows.codec import RowCodec, RowCodecs
 from storage.rows.schema import TableSchema
-from twinlog.errors import TwinlogError
+from twinlog.errors import Forbidden, TwinlogError
 
 CONTEXT = "context"  # in the scope of a request: the context of the door that it came in by
 BODY_HOLD = "body_hold"  # in the scope of a request: its place in the budget of bodies
@@ -32,10 +33,13 @@ class ApiContext:
     """Holds what the routes share. `now_s` is the clock of the measurements; `new_id` makes the number of an incident."""
 
     def __init__(
-        self, service: SiteService, http: HttpSettings, *, now_s: Callable[[], float], new_id: Callable[[], str]
+        self, service: SiteService, http: HttpSettings, *, now_s: Callable[[], float], new_id: Callable[[], str],
+        trail: Trail | None = None,
     ) -> None:
         self.service = service
         self.http = http
+        self.on_forbidden: Callable[[Forbidden, Any], None] = lambda error, scope: None  # a handler found a grant missing
+        self.trail = trail  # None: a door of a test or of the simulator, which keeps none
         self.metrics = DoorMetrics(service.cluster)
         self.closing = asyncio.Event()
         self.bodies = BodyBudget(http.bodies_bytes_max)

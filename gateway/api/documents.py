@@ -32,6 +32,41 @@ Name = Annotated[str, Meta(pattern=f"^{NAME.pattern}$")]
 HistoryS = Annotated[int, Meta(ge=0, le=HISTORY_S_MAX, description="how long old versions are kept for as_of, in seconds")]
 
 
+class TrailWho(Struct):
+    """`says` is what whoever asked calls himself; the rest is proven, as far as anything is at this site."""
+
+    name: str
+    kind: str
+    address: str
+    says: str
+
+
+class TrailLine(Struct):
+    """A line of the audit trail. `of`: the number of the line of its beginning; 0: it has none. `late_ms`: how much later than
+    `time_ms` it could be written."""
+
+    number: int
+    time_ms: int
+    event: str
+    outcome: str
+    who: TrailWho
+    what: dict[str, Any]
+    operation: str
+    of: int
+    late_ms: int
+
+
+class TrailDocument(Struct):
+    """The newest lines of a site's audit trail, the oldest of them first. `number` and `sha256`: of its last line; keep them
+    elsewhere, and a trail that was cut is found. `fault`: why the next line cannot be written; null: it can."""
+
+    site: str
+    number: int
+    sha256: str
+    fault: str | None
+    entries: list[TrailLine]
+
+
 class ColumnBody(Struct, forbid_unknown_fields=True):
     """A column of a new table, or a new column. `nullable` left out is true, but false for key columns."""
 

@@ -13,6 +13,9 @@ from gateway.api.documents import (
     PageAnswer,
     RowAnswer,
     TableList,
+    TrailDocument,
+    TrailLine,
+    TrailWho,
     WriteAnswer,
 )
 from gateway.epoch.commit_rule import CommitMode
@@ -147,6 +150,10 @@ AUDIT = AuditRun(
     "20130101T050000-compare", "compare", datetime(2013, 1, 1, 5, tzinfo=UTC), datetime(2013, 1, 1, 5, 1, tzinfo=UTC), "good",
     "audit-1", 0, ["flights"], "ann@host",
 )
+TRAIL = TrailDocument("b", 812, "5f" * 32, None, [TrailLine(
+    812, 1_357_016_400_000, "operation.begun", "begun", TrailWho("ann", "token", "10.0.0.7", "ann@host"),
+    {"kind": "failover", "to": "b", "options": {"accept_data_loss": 12}}, "14c0a1b2c3d-5e6f7a8b", 0, 0,
+)])
 AUDITS = Audits({"compare": AUDIT}, AUDIT)
 HEALTH = HealthAnswer("a", Role.ACTIVE, reads=True, writes=True, follows=False)
 METRICS = "twinlog_epoch 3.0\n"

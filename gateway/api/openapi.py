@@ -28,6 +28,7 @@ from gateway.api.documents import (
     TableBody,
     TableChange,
     TableList,
+    TrailDocument,
     WriteAnswer,
 )
 from gateway.api.problem_document import Problem
@@ -67,7 +68,7 @@ BODIES = (TableBody, TableChange, BatchBody, CheckBody, ConditionBody, Operation
 ANSWERS = (
     TableDocument, TableList, WriteAnswer, BatchAnswer, RowAnswer, PageAnswer, ReceiptDocument, ClusterDocument,
     OperationDocument, OperationList, ChecksDocument, SiteView, BarrierDocument, BarrierList, AuditRun, Audits, HealthAnswer,
-    Problem,
+    TrailDocument, Problem,
 )
 
 

@@ -145,8 +145,12 @@ def plain_problem(status: int, detail: str = "") -> Answer:
     return _http_problem(HTTPException(status, detail=detail or HTTPStatus(status).phrase), False)
 
 
+def row_of(error: errors.TwinlogError) -> ProblemRow:
+    return next(PROBLEMS[kind] for kind in type(error).__mro__ if kind in PROBLEMS)
+
+
 def _tree_problem(error: errors.TwinlogError, is_write: bool) -> Answer:
-    row = next(PROBLEMS[kind] for kind in type(error).__mro__ if kind in PROBLEMS)
+    row = row_of(error)
     fields = dict(error.fields)
     if isinstance(error, errors.NotActive):
         fields.setdefault("active", None)

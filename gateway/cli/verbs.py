@@ -39,6 +39,10 @@ VERBS: dict[str, Verb] = {
     ),
     "history": Verb(_OPERATOR, SEE, "Every role change: who, why, how long and how it ended. With an id: follow that one."),
     "log": Verb("gateway.cli.log", SEE, "Look into a site's logs on disk; works with the gateway dead."),
+    "trail": Verb(
+        "gateway.cli.trail", SEE,
+        "Show who did what at a site, when, and how it ended; with --verify prove that nothing was changed.",
+    ),
     "audit": Verb("gateway.cli.audit", SEE, "Prove that both sites are equal, with Spark; find what differs."),
     "switchover": Verb(
         _OPERATOR, CHANGE,

@@ -30,12 +30,13 @@ from gateway.api import openapi
 from gateway.api.api_context import BODY_HOLD, CONTEXT, ApiContext
 from gateway.api.content_coding import CodedSend
 from gateway.api.request import is_write_method
-from gateway.api.routes import barriers, checks, cluster, health, internal, operations, pages, rows, scans, tables
+from gateway.api.routes import barriers, checks, cluster, health, internal, operations, pages, rows, scans, tables, trail
 from gateway.api.routes.common import context_of, to_response
 from gateway.http.origins import Origins, preflight, shared_with
 from gateway.service.http_settings import HttpSettings
 from gateway.service.port import SiteService
-from twinlog.errors import InvalidInput, TwinlogError
+from gateway.trail.trail import Trail
+from twinlog.errors import Forbidden, InvalidInput, TwinlogError
 
 Part = Literal["all", "public", "peer"]  # of the routes: `peer` is for the other site alone, `public` is all the rest
 _REPEATED = ("where",)  # query parameters that a request may hold more than once
@@ -49,6 +50,8 @@ class DoorApp:
     def __init__(self, context: ApiContext, part: Part = "all", *, gate: Gate | None = None) -> None:
         self.context, self.gate = context, gate
         self.has_rows = part != "peer"
+        if gate is not None:
+            context.on_forbidden = lambda error, scope: gate.note(error, scope[CALLER], scope)
         self.plain, self._routes = _plain(part)
         self.origins = Origins(context.http)
 
@@ -156,10 +159,10 @@ def _counted_out(send: Send, budget: Budget) -> Send:
 
 def build_app(
     service: SiteService, config: HttpSettings, *, now_s: Callable[[], float], new_id: Callable[[], str],
-    gate: Gate | None = None,
+    gate: Gate | None = None, trail: Trail | None = None,
 ) -> DoorApp:
     """The door with all routes, to be served by server.py."""
-    return DoorApp(ApiContext(service, config, now_s=now_s, new_id=new_id), gate=gate)
+    return DoorApp(ApiContext(service, config, now_s=now_s, new_id=new_id, trail=trail), gate=gate)
 
 
 @cache
@@ -174,7 +177,9 @@ def _plain(part: Part) -> tuple[FastAPI, Sequence[Route]]:
     routers = [internal.router()] if part != "public" else []
     if part != "peer":
         routers = [room.router() for room in (tables, rows, scans, cluster, checks, operations, health)] + routers
-        routers += [checks.view_router(), barriers.router(), barriers.audits_router(), pages.router(app)]
+        routers += [
+            checks.view_router(), barriers.router(), barriers.audits_router(), trail.router(), pages.router(app),
+        ]
     for router in routers:
         app.include_router(router)
     every_route = [route for router in routers for route in router.routes if isinstance(route, APIRoute)]
@@ -183,6 +188,8 @@ def _plain(part: Part) -> tuple[FastAPI, Sequence[Route]]:
     async def problem(request: Request, error: Exception) -> Response:
         if isinstance(error, HTTPException) and error.status_code == 405:  # the framework names those of one route only
             error = HTTPException(405, headers={"Allow": _allowed(routes, request.scope)})
+        elif isinstance(error, Forbidden):
+            context_of(request).on_forbidden(error, request.scope)
         return to_response(context_of(request).problem(error, is_write=is_write_method(request.method)))
 
     for kind in (TwinlogError, HTTPException, RequestValidationError, Exception):

@@ -29,6 +29,7 @@ from remote_log.replication.messages import (
     ROWS_BYTES,
     STATUS,
     STEP_DOWN,
+    TRAIL,
     UNDRAIN,
     Addressed,
     BaseDoneRequest,
@@ -48,6 +49,7 @@ from remote_log.replication.messages import (
     RowsRequest,
     StatusReply,
     StoppedReply,
+    TrailNote,
     decode_request,
     pack_history,
     to_message,
@@ -64,7 +66,8 @@ MERGE_ATTEMPTS = 10
 
 
 class PeerApi:
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: Site, trail: Callable[[TrailNote], Awaitable[TrailNote]] | None = None) -> None:
+        """`trail` answers what the other site says of its audit trail; None: this one keeps none."""
         self._site = site
         self._methods: dict[str, tuple[type[Any], Callable[[Any], Awaitable[msgspec.Struct]]]] = {
             FOLLOW: (FollowRequest, self._follow), REPLICATE: (ReplicateRequest, self._replicate),
@@ -74,6 +77,8 @@ class PeerApi:
             STEP_DOWN: (PlanRequest, self._step_down), MERGE: (MergeRequest, self.merge),
             PREPARE: (PrepareRequest, self._prepare),
         }
+        if trail is not None:
+            self._methods[TRAIL] = TrailNote, trail
 
     async def call_bytes(self, method: str, body: bytes) -> bytes:
         known = self._methods.get(method)

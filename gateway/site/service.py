@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+
 from gateway.service.port import SiteService
 from gateway.site.cluster_document import ClusterView
 from gateway.site.operations import SiteOperations
 from gateway.site.peer_api import PeerApi
 from gateway.site.site import Site
+from remote_log.replication.messages import TrailNote
 
 
-def site_service(site: Site, operations: SiteOperations) -> SiteService:
+def site_service(
+    site: Site, operations: SiteOperations, trail: Callable[[TrailNote], Awaitable[TrailNote]] | None = None
+) -> SiteService:
+    """`trail` answers the other site's calls about its audit trail."""
     return SiteService(
         site=site.site, rows=site.rows, tables=site.tables, cluster=ClusterView(site, lambda: operations.running_id),
-        operations=operations, barriers=site.barrier_calls, audits=site.audits, peer_call=PeerApi(site).call_bytes,
+        operations=operations, barriers=site.barrier_calls, audits=site.audits, peer_call=PeerApi(site, trail).call_bytes,
     )

@@ -52,7 +52,7 @@ def _facts(site: Site, now_s: float) -> ServingFacts:
         site=site.site, peer=site.peer, role=site.role, reason=site.reason, waiting_for=site.waiting_for, words=words,
         register_home=site.parts.coordinator.met_home,
         refused=site.standing_at_refusal(), heard_age_s=site.follower_silence_s(),
-        stands_in=site.parts.stand_in is not None and site.parts.stand_in.stands_in,
+        stands_in=site.parts.stand_in is not None and site.parts.stand_in.stands_in, trail_fault=site.trail_fault(),
     )
     if epoch is None:
         return facts

@@ -50,6 +50,7 @@ class ServingFacts(msgspec.Struct, frozen=True, kw_only=True):
     words: Words  # of the dependencies above
     register_home: str | None = None  # without a coordinator: the site on whose DFS the register is
     refused: Refusal | None = None  # the storage stands at a schema change that its database refuses
+    trail_fault: str | None = None
     # ---- of an open epoch
     needs_remote: bool = False
     degrades: bool = False  # the policy leaves the synchronous mode by itself
@@ -195,6 +196,11 @@ def _troubles(facts: ServingFacts) -> Iterator[SiteTrouble]:
             f"{site} with it, then `twinlog failover --to {site} --accept-data-loss --count unknown`, then start site {peer}",
         )
     yield from _of_dependencies(facts)
+    if facts.trail_fault is not None:
+        yield SiteTrouble(
+            "audit trail", f"the audit trail of site {site} cannot be written: role changes continue, and stand in its log "
+            "alone; tables are not changed", f"see to the disk of site {site}", facts.trail_fault,
+        )
     if facts.setback is not None and (not facts.setback.is_over or facts.setback_age_s < SETBACK_SHOWN_S):
         yield _set_back(facts, facts.setback)
     for about, error in facts.work:

@@ -103,6 +103,7 @@ class Site:
         )
         self.audits = AuditNotes(parts.engine, parts.clock)
         self.remote_log_mark = RemoteLogMark(parts.own_dfs, parts.layout)
+        self.trail_fault: Callable[[], str | None] = lambda: None  # why the audit trail cannot be written
         self.changed = asyncio.Event()  # something that the cluster document shows has changed
         self._reports: RemoteReports | None = None
         self._ending: asyncio.Task[None] | None = None

@@ -28,6 +28,7 @@ from twinlog.errors import MalformedBody, PeerError
 FOLLOW, REPLICATE, BASE, BASE_DONE = "follow", "replicate", "base", "base_done"
 STATUS, EPOCHS, ROWS, PREPARE = "status", "epochs", "rows", "prepare"
 DRAIN, UNDRAIN, STEP_DOWN, MERGE = "drain", "undrain", "step_down", "merge"
+TRAIL = "trail"
 
 SEQ_MAX = 1 << 62
 EPOCH_MAX = 1 << 39  # a claim's name has twelve digits (layout.py)
@@ -38,8 +39,10 @@ TableId = Annotated[int, Meta(ge=0, lt=1 << 60)]
 Crc = Annotated[int, Meta(ge=0, lt=1 << 32)]
 Name = Annotated[str, Meta(max_length=128)]
 Text = Annotated[str, Meta(max_length=1 << 16)]
+Sha256 = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
 KeyBytes = Annotated[bytes, Meta(max_length=64 << 10)]
 Digest = Annotated[bytes, Meta(max_length=64)]
+TRAIL_CHANGES_MAX = 20
 ROWS_MAX = 10_000  # that one call asks for or brings
 TABLES_MAX = EPOCHS_MAX = 100_000  # that one call names
 History = Annotated[list[tuple[Epoch, Seq, Seq, Name, Name]], Meta(max_length=EPOCHS_MAX)]  # EpochEntry as a tuple, ascending
@@ -276,6 +279,34 @@ class StoppedReply(msgspec.Struct):
 
     epoch: Epoch
     durable_seq: Seq
+
+
+class TrailChange(msgspec.Struct, frozen=True):
+    """A line of one site's audit trail about a role change, for the trail of the other one: `number`, and who asked for it."""
+
+    number: Seq
+    sha256: Sha256
+    at_ms: Seq
+    event: Name
+    outcome: Name
+    operation: Name
+    kind: Name
+    to: Name
+    who: Name
+    who_kind: Name
+    address: Name
+    says: Name
+
+
+class TrailNote(msgspec.Struct, frozen=True):
+    """Says how far the audit trail of `site` has come, call and answer alike: its newest line that is not about the other
+    site, up to which line it has seen the other site's trail, and the role changes that the other site has not seen."""
+
+    site: Name
+    number: Seq
+    sha256: Sha256
+    seen: Seq
+    changes: Annotated[list[TrailChange], Meta(max_length=TRAIL_CHANGES_MAX)] = []
 
 
 def addressed(struct: msgspec.Struct, pair: str) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from gateway.http.app import DoorApp, build_app
 from gateway.http.protocol import ConnectionLimits
 from gateway.http.server import HttpServer, ServerSettings, serving
 from gateway.service.http_settings import HttpSettings
+from gateway.trail.trail import Trail
 from tests.gateway.data_over_bytes import with_data_over_bytes
 from tests.gateway.dict_service import DictService
 from tests.gateway.documented import async_read_hook, checked
@@ -75,12 +76,14 @@ class DoorClient:
 
 
 async def _prepared(
-    config: HttpSettings | None, *, over_bytes: bool = False, gate: Gate | None = None
+    config: HttpSettings | None, *, over_bytes: bool = False, gate: Gate | None = None, trail: Trail | None = None
 ) -> tuple[DictService, DoorApp]:
     service = DictService()
     await service.tables.create(FLIGHTS)
     ports = with_data_over_bytes(service.ports) if over_bytes else service.ports
-    app = build_app(ports, config or HttpSettings(), now_s=time.perf_counter, new_id=lambda: "incident-1", gate=gate)
+    app = build_app(
+        ports, config or HttpSettings(), now_s=time.perf_counter, new_id=lambda: "incident-1", gate=gate, trail=trail
+    )
     app.plain = checked(app.plain)  # type: ignore[assignment]
     return service, app
 
@@ -96,9 +99,9 @@ async def plain_door(config: HttpSettings | None = None) -> AsyncIterator[DoorCl
 @contextlib.asynccontextmanager
 async def served_door(
     config: HttpSettings | None = None, limits: ConnectionLimits | None = None, graceful_shutdown_s: int = 1,
-    keep_alive_s: int = 75, gate: Gate | None = None,
+    keep_alive_s: int = 75, gate: Gate | None = None, trail: Trail | None = None,
 ) -> AsyncIterator[DoorClient]:
-    service, app = await _prepared(config, gate=gate)
+    service, app = await _prepared(config, gate=gate, trail=trail)
     settings = ServerSettings(
         limits or ConnectionLimits(), keep_alive_s=keep_alive_s, graceful_shutdown_s=graceful_shutdown_s
     )

@@ -13,8 +13,10 @@ from gateway.api import examples
 from gateway.api import openapi as api
 from gateway.api.documents import BarrierBody
 from gateway.api.request import decoded_part
+from gateway.api.routes.acts import act
 from gateway.api.routes.common import context_of, head_once_whole, json_answer, json_request
 from gateway.service.audits import AuditBody, AuditRun
+from gateway.trail import events
 
 _decode_barrier = msgspec.json.Decoder(BarrierBody).decode
 _decode_audit = msgspec.json.Decoder(AuditRun).decode
@@ -37,7 +39,9 @@ def router() -> APIRouter:
     async def take_barrier(request: Request) -> Response:
         context = context_of(request)
         asked = await json_request(request, context, _decode_barrier)
-        document, is_new = await context.service.barriers.take(asked.name)
+        async with act(request, events.TAKE, {"barrier": asked.name}) as ended:
+            document, is_new = await context.service.barriers.take(asked.name)
+            ended |= {"barrier": document.name, "is_new": is_new}
         return json_answer(document, 201 if is_new else 200, (b"location", f"/v1/barriers/{document.name}".encode()))
 
     @routes.get(
@@ -61,7 +65,8 @@ def router() -> APIRouter:
     async def release_barrier(name: BarrierName, request: Request) -> Response:
         context = context_of(request)
         await head_once_whole(request, context)
-        await context.service.barriers.release(decoded_part(name))
+        async with act(request, events.RELEASE, {"barrier": decoded_part(name)}, needed=False):  # it gives space back
+            await context.service.barriers.release(decoded_part(name))
         return Response(status_code=204)
 
     return routes
@@ -78,7 +83,9 @@ def audits_router() -> APIRouter:
     async def note_audit(request: Request) -> Response:
         context = context_of(request)
         audit = await json_request(request, context, _decode_audit)
-        await context.service.audits.note(audit)
+        what = {"id": audit.id, "job": audit.job, "outcome": audit.outcome, "differences": audit.differences, "by": audit.by}
+        async with act(request, events.AUDIT, what):
+            await context.service.audits.note(audit)
         return json_answer(audit, 201)
 
     @routes.get(

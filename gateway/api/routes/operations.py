@@ -15,8 +15,10 @@ from gateway.api import openapi as api
 from gateway.api.bodies import decoded
 from gateway.api.documents import OperationBody, OperationList
 from gateway.api.request import JSON, decoded_part, expect_type, idempotency
+from gateway.api.routes.acts import role_change
 from gateway.api.routes.common import caller_of, context_of, head_once_whole, json_answer, whole_request
 from gateway.api.routes.event_stream import event_stream
+from gateway.trail import events
 from twinlog.errors import InvalidInput
 
 ACTOR_HEADER = "Twinlog-Actor"
@@ -45,12 +47,13 @@ def router() -> APIRouter:
         head, body = await whole_request(request, context)
         expect_type(head, (JSON,))
         asked, (key, _) = decoded(_decode, body), idempotency(head, body)
-        actor = _actor(request)
-        document = await context.service.operations.start(
-            asked.kind, asked.to, asked.options, asked.dry_run, actor, key, _expires_ms(request)
-        )
-        if asked.dry_run:
-            return json_answer(document)
+        actor, start = _actor(request), context.service.operations.start
+        if asked.dry_run:  # changes nothing, so the trail has no line of it
+            planned = await start(asked.kind, asked.to, asked.options, True, actor, key, _expires_ms(request))
+            return json_answer(planned)
+        what = {"kind": asked.kind, "to": asked.to, "options": asked.options}
+        async with role_change(request, events.ASKED, what, _says(request)):
+            document = await start(asked.kind, asked.to, asked.options, False, actor, key, _expires_ms(request))
         return json_answer(document, 202, (b"location", f"/v1/operations/{document.id}".encode()))
 
     @routes.get(
@@ -83,7 +86,10 @@ def router() -> APIRouter:
     async def abort_operation(operation_id: OperationId, request: Request) -> Response:
         context = context_of(request)
         await head_once_whole(request, context)
-        return json_answer(await context.service.operations.abort(decoded_part(operation_id), _actor(request)))
+        name, actor = decoded_part(operation_id), _actor(request)
+        async with role_change(request, events.ABORT, {"operation": name}, _says(request)):
+            document = await context.service.operations.abort(name, actor)
+        return json_answer(document)
 
     @routes.post(
         "/{operation_id}:resume", operation_id="resumeOperation", summary="Resume an operation that stopped",
@@ -92,8 +98,10 @@ def router() -> APIRouter:
     async def resume_operation(operation_id: OperationId, request: Request) -> Response:
         context = context_of(request)
         await head_once_whole(request, context)
-        operations = context.service.operations
-        return json_answer(await operations.resume(decoded_part(operation_id), _actor(request), _expires_ms(request)))
+        name, actor, expires_ms = decoded_part(operation_id), _actor(request), _expires_ms(request)
+        async with role_change(request, events.RESUMED, {"operation": name}, _says(request)):
+            document = await context.service.operations.resume(name, actor, expires_ms)
+        return json_answer(document)
 
     return routes
 
@@ -112,11 +120,16 @@ def _expires_ms(request: Request) -> int | None:
 def _actor(request: Request) -> str:
     """Returns who asks: the identity where there is one, as they say themselves, if they do, and always the address that they
     ask from."""
-    address = request.client.host if request.client else "unknown"
-    said = request.headers.get(ACTOR_HEADER, "")
-    if len(said) > ACTOR_LENGTH_MAX or not said.isprintable():
-        raise InvalidInput(f"{ACTOR_HEADER} must be at most {ACTOR_LENGTH_MAX} printable characters, such as user@host")
+    address, said = request.client.host if request.client else "unknown", _says(request)
     caller = caller_of(request)
     known = [] if caller is ANONYMOUS else [f"{caller.kind} {caller.name}"]
     who = ", as ".join([*known, *([said] if said else [])])
     return f"{who} ({address})" if who else address
+
+
+def _says(request: Request) -> str:
+    """Returns what whoever asks calls himself, which nothing proves. Raises InvalidInput."""
+    said = request.headers.get(ACTOR_HEADER, "")
+    if len(said) > ACTOR_LENGTH_MAX or not said.isprintable():
+        raise InvalidInput(f"{ACTOR_HEADER} must be at most {ACTOR_LENGTH_MAX} printable characters, such as user@host")
+    return said

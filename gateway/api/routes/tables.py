@@ -16,6 +16,7 @@ from gateway.api.api_context import ApiContext
 from gateway.api.bodies import decode_json_object, decoded
 from gateway.api.documents import KeptTableDocument, TableBody, TableChange, TableList
 from gateway.api.request import JSON, decoded_part, expect_type, request_mark
+from gateway.api.routes.acts import act
 from gateway.api.routes.common import (
     SCHEMA,
     Int64,
@@ -27,6 +28,7 @@ from gateway.api.routes.common import (
     whole_request,
 )
 from gateway.api.row_calls import schema_header
+from gateway.trail import events
 from storage.log.record import RequestMark
 from storage.rows.schema import TableDocument, TableSchema, name_before_drop, to_public
 
@@ -54,7 +56,9 @@ def router() -> APIRouter:
         name = body.get("name")
         if isinstance(name, str):  # another one is refused by the table's own check
             caller_of(request).require(ADMIN, name)
-        schema, created = await context.service.tables.create(body, mark)
+        async with act(request, events.CREATE, {"table": name, "change": body}) as ended:
+            schema, created = await context.service.tables.create(body, mark)
+            ended["created"] = created
         return json_answer(_shown(schema, int64), 201 if created else 200)
 
     @routes.get(
@@ -87,7 +91,10 @@ def router() -> APIRouter:
     async def alter_table(table: TableName, request: Request, int64: Int64 = "number") -> Response:
         context = context_of(request)
         changes, mark = await _change(request, context)
-        return json_answer(_shown(await context.service.tables.alter(decoded_part(table), changes, mark), int64))
+        name = decoded_part(table)
+        async with act(request, events.ALTER, {"table": name, "change": changes}):
+            schema = await context.service.tables.alter(name, changes, mark)
+        return json_answer(_shown(schema, int64))
 
     @routes.delete(
         "/{table}", operation_id="dropTable",
@@ -98,7 +105,9 @@ def router() -> APIRouter:
     async def drop_table(table: TableName, request: Request, confirm: Confirm = None) -> Response:
         context = context_of(request)
         head = await head_once_whole(request, context)
-        await context.service.tables.drop(decoded_part(table), request_mark(head, b""), confirm)
+        name, said = decoded_part(table), {} if confirm is None else {"confirm": confirm}
+        async with act(request, events.DROP, {"table": name, **said}):
+            await context.service.tables.drop(name, request_mark(head, b""), confirm)
         return Response(status_code=204)
 
     @routes.post(
@@ -109,7 +118,10 @@ def router() -> APIRouter:
     async def restore_table(table: TableName, request: Request, int64: Int64 = "number") -> Response:
         context = context_of(request)
         head = await head_once_whole(request, context)
-        return json_answer(_shown(await context.service.tables.restore(decoded_part(table), request_mark(head, b"")), int64))
+        name = decoded_part(table)
+        async with act(request, events.RESTORE, {"table": name}):
+            schema = await context.service.tables.restore(name, request_mark(head, b""))
+        return json_answer(_shown(schema, int64))
 
     return routes
 

@@ -46,6 +46,7 @@ PATHS = {
     "/v1/operations/{operation_id}/events": {"get"},
     "/v1/operations/{operation_id}:abort": {"post"},
     "/v1/operations/{operation_id}:resume": {"post"},
+    "/v1/trail": {"get"},
     "/v1/barriers": {"get", "post"}, "/v1/barriers/{name}": {"get", "delete"},
     "/v1/audits": {"post"}, "/v1/audits/last": {"get"},
     "/health/live": {"get"}, "/health/ready": {"get"}, "/health/primary": {"get"}, "/health/standby": {"get"},

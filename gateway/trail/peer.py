@@ -1,0 +1,136 @@
+"""The two sites report their trails to each other: role changes that the other has not seen, and how far each has come.
+
+What always holds: a role change of the other site becomes a line here, once, whenever the two next speak, with who asked for
+it; the newest line of its own acts that the other site names becomes a line here at most each ANCHOR_S, so that an end that was
+cut off there is found by this trail; lines about the other site are no reason for more lines there; however often and whatever
+a caller says, at most LINES_MAX lines come of it in a minute.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+from collections import deque
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+import msgspec
+import structlog
+
+from gateway.trail.entry import TrailEntry, TrailHead, Who
+from gateway.trail.events import OF_PEER, OPENED, PEER_CHANGE, PEER_HEAD, ROLE_CHANGE
+from gateway.trail.trail import Trail
+from remote_log.replication.messages import TRAIL_CHANGES_MAX, TrailChange, TrailNote
+from storage.clock import Clock
+from twinlog.decoding import or_none
+from twinlog.errors import TwinlogError
+
+INTERVAL_S = 5.0
+ANCHOR_S = 60.0
+LINES_MAX = 60
+MINUTE_S = 60.0
+CALL_TIMEOUT_S = 3.0
+log = structlog.get_logger("twinlog.trail")
+_to_head = partial(msgspec.convert, type=TrailHead)
+
+
+class PeerTrail:
+    """`ask` calls the other site, called `peer`."""
+
+    def __init__(self, trail: Trail, clock: Clock, peer: str, ask: Callable[[TrailNote, float], Awaitable[TrailNote]]) -> None:
+        self._trail, self._clock, self.peer, self._ask = trail, clock, peer, ask
+        self._own = TrailHead()  # the newest line here that is not about the other site
+        self._seen = TrailHead()  # of the other site's trail
+        self._told = 0  # up to where the other site has seen this one
+        self._changes: deque[TrailChange] = deque(maxlen=TRAIL_CHANGES_MAX)
+        self._anchored_s: float | None = None
+        self._minute_s, self._lines = 0.0, 0
+        self._news = asyncio.Event()
+        trail.listeners.append(self._written)
+
+    async def run(self) -> None:
+        """Speaks to the other site, again and again, and soon after each role change."""
+        while True:
+            self._news.clear()
+            try:
+                self._take(await self._ask(self.note(), CALL_TIMEOUT_S))
+            except TwinlogError as error:  # it does not answer, or is of a release that keeps no trail: it hears it later
+                log.debug("the other site says nothing of its trail", detail=error.message)
+            except Exception:  # a fault of ours must not end the exchange
+                log.error("internal error", traceback=traceback.format_exc())
+            with suppress(TimeoutError):
+                async with asyncio.timeout(INTERVAL_S):
+                    await self._news.wait()
+
+    async def answer(self, note: TrailNote) -> TrailNote:
+        """The other site's call."""
+        self._take(note)
+        return self.note()
+
+    def note(self) -> TrailNote:
+        new = [change for change in self._changes if change.number > self._told]
+        return TrailNote(self._trail.site, self._own.number, self._own.sha256, self._seen.number, new)
+
+    # ---- this site's lines
+    def _written(self, entry: TrailEntry, head: TrailHead) -> None:
+        """Each line of this trail, those that a start finds too."""
+        if entry.event in OF_PEER:
+            self._seen = or_none(_to_head, entry.what) or self._seen
+        elif entry.event == OPENED:
+            self._seen = or_none(_to_head, entry.what.get("peer")) or self._seen
+        else:
+            self._own = head
+        if entry.event in ROLE_CHANGE:
+            self._changes.append(_change(entry, head))
+            self._news.set()
+        self._trail.carried = {"peer": msgspec.to_builtins(self._seen)} if self._seen.number else {}
+
+    # ---- the other site's
+    def _take(self, note: TrailNote) -> None:
+        if note.site != self.peer:
+            return
+        self._told = note.seen
+        if note.number < self._seen.number:
+            self._went_back(note)
+            return
+        for change in note.changes:
+            if change.number <= self._seen.number:
+                continue
+            if not self._may_write():
+                return
+            self._seen = TrailHead(change.number, change.sha256)
+            self._put(PEER_CHANGE, msgspec.to_builtins(change), change.operation)
+        now_s = self._clock.monotonic_s()
+        is_due = self._anchored_s is None or now_s - self._anchored_s >= ANCHOR_S
+        if note.number > self._seen.number and is_due and self._may_write():
+            self._anchored_s = now_s
+            self._seen = TrailHead(note.number, note.sha256)
+            self._put(PEER_HEAD, msgspec.to_builtins(self._seen))
+
+    def _went_back(self, note: TrailNote) -> None:
+        """Its trail was lost with its disk, or cut: the line that proves it is in this one already."""
+        if not self._may_write():
+            return
+        log.warning("the other site's trail went back", had=self._seen.number, has=note.number, other=self.peer)
+        known, self._seen = self._seen, TrailHead(note.number, note.sha256)
+        self._put(PEER_HEAD, {**msgspec.to_builtins(self._seen), "went_back_from": known.number, "known_sha256": known.sha256})
+
+    def _put(self, event: str, what: dict[str, Any], operation: str = "") -> None:
+        self._trail.put(event, Who(f"site {self.peer}", "site"), "noted", what, operation=operation)
+
+    def _may_write(self) -> bool:
+        now_s = self._clock.monotonic_s()
+        if now_s - self._minute_s >= MINUTE_S:
+            self._minute_s, self._lines = now_s, 0
+        self._lines += 1
+        return self._lines <= LINES_MAX
+
+
+def _change(entry: TrailEntry, head: TrailHead) -> TrailChange:
+    who, what = entry.who, entry.what
+    return TrailChange(
+        head.number, head.sha256, entry.time_ms, entry.event, entry.outcome, entry.operation, str(what.get("kind", "")),
+        str(what.get("to", "")), who.name[:128], who.kind[:128], who.address[:128], who.says[:128],
+    )

@@ -1,0 +1,156 @@
+"""Two trails that speak to each other: each has the other's role changes once, and a line by which a cut end is found."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+import pytest
+
+from gateway.trail.entry import TrailEntry, TrailHead, Who
+from gateway.trail.events import BEGUN, ENDED, PEER_CHANGE, PEER_HEAD
+from gateway.trail.peer import ANCHOR_S, LINES_MAX, PeerTrail
+from gateway.trail.trail import Trail
+from remote_log.replication.messages import TrailChange, TrailNote
+from storage.clock import SystemClock
+from tests.gateway.trail.trail_rig import entries, stored, until, verdict_on
+from tests.storage.disk.memory_files import MemoryFiles
+from twinlog.errors import PeerError
+
+ANNA = Who("anna", "token", "10.0.0.7", "anna@laptop")
+
+
+class At(SystemClock):
+    now_s = 1000.0
+
+    def monotonic_s(self) -> float:
+        return self.now_s
+
+
+@dataclass
+class Site:
+    files: MemoryFiles
+    trail: Trail
+    peers: PeerTrail
+    clock: At
+
+    async def lines(self) -> list[TrailEntry]:
+        await until(lambda: not self.trail._queue)
+        return [entry for entry in entries(stored(self.files)) if entry.event in (PEER_CHANGE, PEER_HEAD)]
+
+
+class Sites:
+    def __init__(self) -> None:
+        self.open: dict[str, Site] = {}
+        self.disks = {"a": MemoryFiles(), "b": MemoryFiles()}
+
+    @contextlib.asynccontextmanager
+    async def life(self, name: str) -> AsyncIterator[Site]:
+        other = "b" if name == "a" else "a"
+
+        async def ask(note: TrailNote, timeout_s: float) -> TrailNote:
+            if other not in self.open:
+                raise PeerError("it is lost")
+            return await self.open[other].peers.answer(note)
+
+        clock, files = At(), self.disks[name]
+        trail = Trail(files, clock, pair="p", site=name)
+        peers = PeerTrail(trail, clock, other, ask)
+        await trail.open()
+        site = self.open[name] = Site(files, trail, peers, clock)
+        try:
+            yield site
+        finally:
+            del self.open[name]
+            await trail.close()
+
+    async def speak(self, name: str) -> None:
+        site = self.open[name]
+        site.peers._take(await site.peers._ask(site.peers.note(), 1.0))
+
+
+async def change(site: Site, operation: str, *, to: str = "a") -> None:
+    begun = await site.trail.write(BEGUN, ANNA, "begun", {"kind": "failover", "to": to}, operation=operation)
+    await site.trail.write(ENDED, ANNA, "done", {"kind": "failover", "to": to}, operation=operation, of=begun)
+
+
+@pytest.fixture
+def sites() -> Sites:
+    return Sites()
+
+
+async def test_a_role_change_is_in_both_trails_once_with_who_asked_for_it(sites: Sites) -> None:
+    async with sites.life("a") as a, sites.life("b") as b:
+        await change(a, "o-1")
+        for _ in range(3):
+            await sites.speak("a")
+            await sites.speak("b")
+        found = await b.lines()
+        own = {entry.number: entry for entry in entries(stored(a.files))}
+        assert [(line.what["event"], line.operation) for line in found] == [(BEGUN, "o-1"), (ENDED, "o-1")]
+        assert all(own[line.what["number"]].event == line.what["event"] for line in found)
+        said = found[0].what
+        assert (said["who"], said["who_kind"], said["address"], said["says"]) == ("anna", "token", "10.0.0.7", "anna@laptop")
+        assert found[0].who == Who("site a", "site")
+
+
+async def test_a_site_that_was_lost_hears_it_when_it_comes_back_also_after_a_restart_of_the_other(sites: Sites) -> None:
+    async with sites.life("a") as a:
+        with pytest.raises(PeerError):
+            await sites.speak("a")
+        await change(a, "o-1")
+    async with sites.life("a"), sites.life("b") as b:
+        await sites.speak("b")
+        assert [line.operation for line in await b.lines() if line.event == PEER_CHANGE] == ["o-1"] * 2
+    async with sites.life("a"), sites.life("b") as b:
+        await sites.speak("b")
+        assert [line.operation for line in await b.lines() if line.event == PEER_CHANGE] == ["o-1"] * 2  # and no second time
+
+
+async def test_an_end_that_was_cut_is_found_by_the_trail_of_the_other_site(sites: Sites) -> None:
+    async with sites.life("a") as a, sites.life("b") as b:
+        await a.trail.write("table.drop", ANNA, "done", {"table": "t"})
+        await sites.speak("b")
+        anchors = [TrailHead(line.what["number"], line.what["sha256"]) for line in await b.lines() if line.event == PEER_HEAD]
+    assert anchors
+    assert not verdict_on(stored(sites.disks["a"]), anchors).faults
+    name, data = stored(sites.disks["a"])[0]
+    cut = data.splitlines(keepends=True)[: anchors[-1].number - 1]
+    assert "its end was cut" in verdict_on([(name, b"".join(cut))], anchors).faults[0].what
+
+
+async def test_two_sites_that_do_nothing_write_nothing_about_each_other(sites: Sites) -> None:
+    async with sites.life("a") as a, sites.life("b") as b:
+        await a.trail.write("table.drop", ANNA, "done")
+        for _ in range(20):
+            for site in (a, b):
+                site.clock.now_s += ANCHOR_S + 1
+                await sites.speak(site.trail.site)
+        assert len(await b.lines()) == 1
+        assert len(await a.lines()) == 0
+
+
+async def test_a_trail_that_went_back_is_a_line_with_what_was_known(sites: Sites) -> None:
+    async with sites.life("a") as a, sites.life("b") as b:
+        await change(a, "o-1")
+        await sites.speak("b")
+        known = (await b.lines())[-1].what["number"]
+    sites.disks["a"] = MemoryFiles()
+    async with sites.life("a") as a, sites.life("b") as b:
+        await a.trail.write("table.drop", ANNA, "done")
+        await sites.speak("b")
+        assert (await b.lines())[-1].what["went_back_from"] == known
+
+
+async def test_a_caller_who_says_whatever_he_likes_makes_no_more_than_so_many_lines_a_minute(sites: Sites) -> None:
+    async with sites.life("b") as b:
+        for number in range(1, 1000):
+            said = TrailChange(
+                number, f"{number:064x}", 0, BEGUN, "begun", f"o-{number}", "failover", "a", "eve", "token", "", ""
+            )
+            await b.peers.answer(TrailNote("a", number, said.sha256, 0, [said]))
+        assert len(await b.lines()) <= LINES_MAX
+        before = len(await b.lines())
+        await b.peers.answer(TrailNote("c", 1 << 40, "0" * 64, 0, []))  # not the other site
+        assert len(await b.lines()) == before
