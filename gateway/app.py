@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from typing import Any, NamedTuple
 
 import structlog
@@ -40,6 +41,7 @@ from gateway.site.service import site_service
 from gateway.site.site import Site, not_kept
 from gateway.site.supervisor import Supervisor
 from gateway.tls.site_tls import SiteTls
+from gateway.trail.events import ACCESS
 from gateway.trail.journal import TrailJournal
 from gateway.trail.keeping import AccessTrail, configuration_digest, kept_trail
 from gateway.trail.peer import PeerTrail
@@ -263,6 +265,7 @@ async def serve(config: SiteConfig, failpoints: Failpoints | None = None) -> Non
     async with gate_of(config.access) as gate, opened_site(config, failpoints or Failpoints(), tls) as opened:
         site = opened.site
         site.notices, site.door_figures = tls.notices, tls.metrics
+        tls.on_new_files = partial(_noted, opened.trail)
         async with tls.following(), _access_kept(gate, opened), _doors(config, opened, tls, gate):
             log.info("serving", url=config.http.url)
             for notice in tls.notices():
@@ -270,6 +273,11 @@ async def serve(config: SiteConfig, failpoints: Failpoints | None = None) -> Non
             _settle_interpreter(site.collections)
             await stop.wait()
             log.info("stopping")
+
+
+def _noted(trail: Trail, section: str, changed: set[str]) -> None:
+    """New certificates, keys or CAs are in the trail."""
+    trail.put(ACCESS, trail.this_site, "noted", {"kind": section, "files": sorted(changed)})
 
 
 @asynccontextmanager

@@ -41,10 +41,12 @@ class SiteTls:
         self.figures = TlsFigures(now_s)
         self.public: Following[Contexts] | None = None
         self.between: Following[Contexts] | None = None
+        self.on_new_files: Callable[[str, set[str]], None] = lambda section, changed: None  # the trail notes them
         self.on_new_trust: Callable[[], None] = lambda: None  # the server of [peer_http] ends connections of revoked callers
         if http is not None:
             self.public = Following(
                 "http.tls", files_of(http), lambda: Contexts(public_context(http), None, not_after(http.certificate)),
+                lambda changed: self.on_new_files("http.tls", changed),
             )
         if peer_http is not None:
             self.between = Following(
@@ -78,6 +80,7 @@ class SiteTls:
         return None if self.between is None else self.between.current.caller
 
     def _new_peer_files(self, changed: set[str]) -> None:
+        self.on_new_files("peer_http", changed)
         if changed & {"ca", "crl"}:
             self.on_new_trust()
 

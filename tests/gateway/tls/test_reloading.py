@@ -48,8 +48,11 @@ async def test_a_new_certificate_is_shown_and_open_connections_go_on(
     tls, server = door
     old = await serial_at(certificates, server)
     reader, writer = await connected(certificates, server.port)
+    noted: list[tuple[str, set[str]]] = []
+    tls.on_new_files = lambda section, changed: noted.append((section, changed))
     renewed(certificates)
     await public_of(tls).look()
+    assert noted == [("http.tls", {"certificate", "key"})]
     assert await serial_at(certificates, server) != old
     writer.write(put("UA,1"))
     assert (await answer(reader))[0] == 200
