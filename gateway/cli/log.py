@@ -31,6 +31,7 @@ from remote_log.dfs.opening import open_dfs
 from remote_log.dfs.owner import Owner
 from remote_log.fencing.reading import scan_remote, segments_below
 from remote_log.layout import RemoteLayout, SegmentName
+from storage.log.encryption import NO_KEYS, Keyring
 from storage.log.frame import Flags, Frame
 from storage.log.record import Record, RecordKind
 from storage.log.segment import SegmentScan, parse_wal_name, scan_segment
@@ -105,7 +106,15 @@ async def _hdfs_files(config: SiteConfig, place: LogKind) -> list[SegmentFile]:
 
 def _read(config: Path, place: LogKind) -> Iterator[SegmentFile]:
     site = load_site_config(config)
-    return read_all(segment_files(site, place), RemoteLayout(site.pair))
+    return read_all(segment_files(site, place), RemoteLayout(site.pair), *_keyrings(site))
+
+
+def _keyrings(site: SiteConfig) -> tuple[Keyring, Keyring]:
+    """Returns those of the WAL and of the remote logs."""
+    return (
+        Keyring("wal.encryption_keys", site.wal.encryption_keys),
+        Keyring("remote_log.encryption_keys", site.remote_log.encryption_keys),
+    )
 
 
 def _each(config: Path, place: LogKind) -> Iterator[SegmentFile]:
@@ -128,17 +137,19 @@ def _file(place: LogKind, path: Path, name: str) -> SegmentFile:
     return SegmentFile(place, path, name, path.stat().st_size)
 
 
-def read_all(files: list[SegmentFile], layout: RemoteLayout) -> Iterator[SegmentFile]:
+def read_all(
+    files: list[SegmentFile], layout: RemoteLayout, wal_keys: Keyring = NO_KEYS, remote_keys: Keyring = NO_KEYS
+) -> Iterator[SegmentFile]:
     """The files with their frames or their fault, one after the other."""
     last_seq = 0
     for file in files:
         try:
             data = file.path.read_bytes() if file.data is None else file.data
             if file.place is LogKind.WAL:
-                file.scan = scan_segment(data, str(file.path), last_seq)
+                file.scan = scan_segment(data, str(file.path), last_seq, wal_keys)
                 last_seq = file.scan.frames[-1].last_seq if file.scan.frames else last_seq
             else:
-                file.scan = scan_remote(data, layout, file.name, str(file.path))
+                file.scan = scan_remote(data, layout, file.name, str(file.path), keys=remote_keys)
             file.frames = file.scan.frames
         except LogError as error:
             file.fault = error

@@ -176,7 +176,7 @@ class Site:
         return RemoteWriter(
             self.parts.peer_dfs, self.layout, epoch, self.parts.clock, self.settings.remote_log,
             on_synced=reports.on_synced, on_ended=reports.on_ended, numbers=reports.numbers,
-            pair=self.parts.wal.pair,
+            pair=self.parts.wal.pair, keys=self.parts.remote_keys,
             wal_name=lambda: self.parts.wal.segments()[-1].name,
         )
 
