@@ -38,7 +38,7 @@ from storage.log.segment import SegmentScan, parse_wal_name, scan_segment
 from storage.rows.readable import readable_place, schemas_put_by
 from twinlog.cli.status import figure, size
 from twinlog.decoding import or_none
-from twinlog.errors import DamagedLog, LogError, NotFound, reason
+from twinlog.errors import DamagedLog, KeyUnavailable, LogError, NotFound, reason
 from twinlog.terminal import EXIT_CODES, Exit, JsonOption, endings, notes, out, print_json, print_json_line, verb
 
 app = typer.Typer(no_args_is_help=True, help="Look into a site's logs on disk; works with the gateway dead.")
@@ -196,7 +196,7 @@ def _segment_document(file: SegmentFile) -> dict[str, Any]:
         "epoch": scan.header.epoch if scan and scan.header else None, "frames": len(file.frames),
         "first_seq": file.frames[0].first_seq if file.frames else None,
         "last_seq": file.frames[-1].last_seq if file.frames else None,
-        "torn": scan.torn if scan else None, "fault": file.fault.message if file.fault else None,
+        "key_id": _key_id(file), "torn": scan.torn if scan else None, "fault": file.fault.message if file.fault else None,
     }
 
 
@@ -204,7 +204,16 @@ def _sequences(frames: list[Frame]) -> str:
     return f"{frames[0].first_seq:,} - {frames[-1].last_seq:,}" if frames else "none"
 
 
+def _key_id(file: SegmentFile) -> str | None:
+    """Returns the key that it is encrypted with; None: it is plain, or damaged."""
+    if isinstance(file.fault, KeyUnavailable):
+        return str(file.fault.fields["key_id"])
+    return (file.scan.header.key_id or None) if file.scan and file.scan.header else None
+
+
 def _ending(file: SegmentFile) -> str:
+    if isinstance(file.fault, KeyUnavailable):
+        return f"[yellow]no key for {escape(str(_key_id(file)))}[/]"
     if file.fault is not None:
         return f"[bold red]damaged at {file.fault.fields.get('offset', '?')}[/]"
     return "[yellow]torn tail[/]" if file.scan is not None and file.scan.torn else "[green]sound[/]"
@@ -287,7 +296,7 @@ def _readable(value: bytes) -> Any:
     return value.hex() if found is None else found
 
 
-@app.command(epilog="Exit codes: 0 sound (torn tails included), 1 damage or a gap, 2 wrong usage or configuration.")
+@app.command(epilog="Exit codes: 0 sound (torn tails included), 1 damage, a gap, or a missing key, 2 wrong usage or configuration.")
 @verb
 def verify(config: _SiteConfigOption, place: _PlaceOption = LogKind.ALL, as_json: JsonOption = False) -> None:
     """Check every CRC, and the logs as a start of the gateway judges them: damage, gaps, frames out of order, torn tails."""

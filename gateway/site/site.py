@@ -31,6 +31,7 @@ from gateway.site.remote_log_mark import RemoteLogMark
 from gateway.site.schema_trial import SchemaTrial
 from gateway.site.serving_judgement import COORDINATOR, LOST_REGISTER, REGISTER, Refusal
 from gateway.site.settings import SiteSettings
+from remote_log.fencing.key_look import KeyLook
 from remote_log.fencing.read_lease import ReadLease
 from remote_log.replication.sink import Sink
 from remote_log.replication.verification import Verifier
@@ -100,6 +101,8 @@ class Site:
         )
         self.audits = AuditNotes(parts.engine, parts.clock)
         self.remote_log_mark = RemoteLogMark(parts.own_dfs, parts.layout)
+        self.key_look = KeyLook(parts.own_dfs, parts.layout, parts.remote_keys)
+        self.peer_log_key = ""  # that the other site encrypts its remote log with, as it said last; "": none, or not known
         self.changed = asyncio.Event()  # something that the cluster document shows has changed
         self._reports: RemoteReports | None = None
         self._ending: asyncio.Task[None] | None = None

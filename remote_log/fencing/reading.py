@@ -19,6 +19,7 @@ from storage.log.segment import (
     SegmentScan,
     check_order,
     check_pair,
+    cipher_of,
     frames_before_damage,
     parse_header,
     scan_segment,
@@ -111,16 +112,20 @@ def scan_remote(
     return scan_segment(data, shown, keys=keys)
 
 
-async def missing_from(dfs: Dfs, layout: RemoteLayout, epoch: int) -> str | None:
+async def missing_from(dfs: Dfs, layout: RemoteLayout, epoch: int, keys: Keyring | None = None) -> str | None:
     """Names what the remote log of `epoch` lacks although a synchronous active of `epoch` never takes it away; None: nothing.
 
-    Its claim was there before its first segment; its trimmer keeps the newest segment that has a header (trimmer.py).
+    Its claim was there before its first segment; its trimmer keeps the newest segment that has a header (trimmer.py). With
+    `keys`, raises KeyUnavailable where they do not open that segment.
     """
     if epoch not in await claimed_epochs(dfs, layout):
         return f"the claim {layout.claim(epoch)}"
     for path in reversed(await segments_of(dfs, layout, epoch)):
         with suppress(BrokenHeader, DfsNotFound):
-            if parse_header(await dfs.read(path, 0, HEADER_BYTES_MAX)).epoch == epoch:
+            header = parse_header(await dfs.read(path, 0, HEADER_BYTES_MAX))
+            if header.epoch == epoch:
+                if keys is not None:
+                    cipher_of(header, keys, path)
                 return None
     return f"every segment below {layout.epoch_folder(epoch)}"
 

@@ -29,9 +29,10 @@ if TYPE_CHECKING:
 KEY_BYTES, NONCE_BYTES = 32, 12
 WRAPPED_BYTES = NONCE_BYTES + KEY_BYTES + TAG_BYTES
 KEY_ID_BYTES_MAX = 32
+SETTINGS = "remote_log.encryption_keys (of a WAL: wal.encryption_keys)"
 PLAIN = "plain"  # in the place of a key: segments that are not encrypted
 KEY_ID = "[A-Za-z0-9][A-Za-z0-9._-]{0,31}"
-KEY_REFERENCE = f"plain|{KEY_ID}=(file:.+|env:.+)"
+KEY_REFERENCE = f"plain|(?!plain=){KEY_ID}=(file:.+|env:.+)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +47,9 @@ def log_keys(references: Sequence[str], resolve: Callable[[str], str]) -> tuple[
     """The keys that `references` name, each ID=file:PATH, ID=env:NAME, or PLAIN. `resolve`: the text behind a reference.
     Raises ValueError that names the key."""
     found: list[LogKey] = []
-    for reference in references:
-        if not re.fullmatch(KEY_REFERENCE, reference):
-            raise ValueError(f"has {reference.partition('=')[0]!r} without a reference")  # what stands behind it may be a secret
+    for number, reference in enumerate(references, 1):
+        if not re.fullmatch(KEY_REFERENCE, reference):  # it may be a secret, and is not shown
+            raise ValueError(f"has no reference at place {number}")
         key_id, _, where = reference.partition("=")
         if any(key.key_id == key_id for key in found):
             raise ValueError(f"names {key_id!r} twice")
@@ -139,7 +140,7 @@ class Keyring:
     messages. `new_bytes`: of a random source that nobody can guess; only who writes needs one."""
 
     def __init__(
-        self, setting: str = "", keys: Sequence[LogKey] = (), new_bytes: Callable[[int], bytes] | None = None
+        self, setting: str = SETTINGS, keys: Sequence[LogKey] = (), new_bytes: Callable[[int], bytes] | None = None
     ) -> None:
         self._setting, self._new_bytes = setting, new_bytes
         self._reads_plain = not keys or any(key.key_id == PLAIN for key in keys)
@@ -170,13 +171,7 @@ class Keyring:
                     f" was just begun, add {PLAIN!r} to the end of {self._setting} until no such segment is left", PLAIN, file,
                 )
             return None
-        key = self._keys.get(key_id)
-        if key is None:
-            named = self._setting or "the settings of the log's keys"
-            raise self._unavailable(
-                f"{file} is encrypted with the key {key_id!r}, which {named} does not have: add {key_id}=file:PATH to the end"
-                " of it; nothing is wrong with the file", key_id, file,
-            )
+        key = self.require(key_id, file)
         data_key = _opened(key, wrapped[:NONCE_BYTES], wrapped[NONCE_BYTES:], bound)
         if data_key is None:
             raise self._unavailable(
@@ -184,6 +179,16 @@ class Keyring:
                 " one that wrote it, or the header was forged", key_id, file,
             )
         return SegmentCipher(data_key, file)
+
+    def require(self, key_id: str, file: str) -> AESGCM:
+        """Raises KeyUnavailable for a key that is not here."""
+        key = self._keys.get(key_id)
+        if key is None:
+            raise self._unavailable(
+                f"{file} is encrypted with the key {key_id!r}, which {self._setting} does not have: add {key_id}=file:PATH to"
+                " the end of it, and start anew; nothing is wrong with the file", key_id, file,
+            )
+        return key
 
     def _unavailable(self, message: str, key_id: str, file: str) -> KeyUnavailable:
         return KeyUnavailable(message, file=file, key_id=key_id, setting=self._setting)
