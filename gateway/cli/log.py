@@ -296,7 +296,7 @@ def _readable(value: bytes) -> Any:
     return value.hex() if found is None else found
 
 
-@app.command(epilog="Exit codes: 0 sound (torn tails included), 1 damage, a gap, or a missing key, 2 wrong usage or configuration.")
+@app.command(epilog="Exit codes: 0 sound (torn tails included), 1 damage, a gap or no key, 2 wrong usage or configuration.")
 @verb
 def verify(config: _SiteConfigOption, place: _PlaceOption = LogKind.ALL, as_json: JsonOption = False) -> None:
     """Check every CRC, and the logs as a start of the gateway judges them: damage, gaps, frames out of order, torn tails."""

@@ -131,6 +131,11 @@ class SegmentCipher:
         )
 
 
+def read_frame(buffer: bytes | memoryview, at: int, cipher: SegmentCipher | None, offset: int) -> Frame:
+    """The frame that begins at `at` in `buffer`, which is at `offset` of its file. Raises as `parse_frame` and `open`. HOT."""
+    return parse_frame(buffer, at) if cipher is None else cipher.open(buffer, at, offset)
+
+
 def _nonce(offset: int) -> bytes:
     return offset.to_bytes(NONCE_BYTES, "big")
 

@@ -29,7 +29,7 @@ from dataclasses import dataclass, field, replace
 
 import crc32c
 
-from storage.log.encryption import KEY_ID_BYTES_MAX, NO_KEYS, WRAPPED_BYTES, Keyring, SegmentCipher
+from storage.log.encryption import KEY_ID_BYTES_MAX, NO_KEYS, WRAPPED_BYTES, Keyring, SegmentCipher, read_frame
 from storage.log.frame import HEADER_BYTES as FRAME_HEADER_BYTES
 from storage.log.frame import MAGIC as FRAME_MAGIC
 from storage.log.frame import TAG_BYTES, Flags, Frame, parse_frame
@@ -313,7 +313,7 @@ def _parse_at(
     """The sound frame at `offset`, or None. A format version of another release is neither, but an error; so is damage that
     only a cipher sees. `sealed`: as it stands, if it is encrypted."""
     try:
-        return parse_frame(data, offset, sealed=sealed) if cipher is None else cipher.open(data, offset, offset)
+        return parse_frame(data, offset, sealed=True) if sealed else read_frame(data, offset, cipher, offset)
     except BrokenFrame:
         return None
     except DamagedLog:

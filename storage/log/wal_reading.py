@@ -11,8 +11,8 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 
 from storage.disk.port import Files
-from storage.log.encryption import SegmentCipher
-from storage.log.frame import FRAME_BYTES_MAX, TAG_BYTES, Frame, parse_frame
+from storage.log.encryption import SegmentCipher, read_frame
+from storage.log.frame import FRAME_BYTES_MAX, TAG_BYTES, Frame
 from storage.log.wal_segments import WalSegment, excluder, runs_in_order
 from twinlog.errors import BrokenFrame, DamagedLog, LogError, LogGap
 
@@ -146,7 +146,7 @@ def _whole_frames(data: bytes, cipher: SegmentCipher | None, begin: int) -> list
     offset = 0
     while True:
         try:
-            frame = parse_frame(data, offset) if cipher is None else cipher.open(data, offset, begin + offset)
+            frame = read_frame(data, offset, cipher, begin + offset)
         except BrokenFrame:
             return frames
         frames.append(frame)

@@ -141,7 +141,8 @@ def test_a_header_is_bound_to_its_key_and_a_data_key_to_its_header() -> None:
 def test_a_key_that_is_missing_or_wrong_is_named_and_is_no_damage() -> None:
     whole = segment(run(1, 2))
     for keys, said in (
-        (NO_KEYS, "the key 'k1', which remote_log.encryption_keys"), (ring("k2"), f"the key 'k1', which {SETTING} does not have"),
+        (NO_KEYS, "the key 'k1', which remote_log.encryption_keys"),
+        (ring("k2"), f"the key 'k1', which {SETTING} does not have"),
         (Keyring(SETTING, [LogKey("k1", bytes(32))]), f"that id in {SETTING} does not open it"),
     ):
         for read in (scan_segment, frames_before_damage):
@@ -160,7 +161,7 @@ def test_every_key_reads_the_first_writes_and_plain_is_read_only_where_it_is_nam
     plain = segment(frames, keys=ring("plain", "k1"))
     assert plain == segment(frames, keys=NO_KEYS), "byte for byte as without keys"
     assert scan_segment(plain, WAL, keys=ring("k1", "plain")).frames == frames
-    with pytest.raises(KeyUnavailable, match="is not encrypted, and .* does not allow that"):
+    with pytest.raises(KeyUnavailable, match=r"is not encrypted, and .* does not allow that"):
         scan_segment(plain, WAL, keys=ring("k1"))
 
 
