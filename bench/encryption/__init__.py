@@ -1,0 +1,1 @@
+"""What encrypted logs cost a running pair."""
