@@ -8,21 +8,31 @@ from __future__ import annotations
 
 import argparse
 import base64
+import os
 import secrets
+import signal
+import subprocess
 import sys
 import tempfile
-from contextlib import ExitStack
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 from bench.load_generator import LoadPlan
 from bench.measure import load, spread
-from bench.pair import BenchError, Pair
+from bench.pair import POLL_S, READY_S, STOP_S, TWINLOG, BenchError, free_ports
 from bench.requests import BENCH_TABLE, Workload
+from gateway.demo.child import start_child
+from gateway.demo.files import write_files
+from gateway.demo.servers import child_environ
+from twinlog.errors import TwinlogError
+from twinlog.sites import Sites
 
 KEYS = 100_000
-REMOTE, WAL = "TWINLOG_REMOTE_LOG__ENCRYPTION_KEYS", "TWINLOG_WAL__ENCRYPTION_KEYS"
-SETTINGS: dict[str, tuple[str, ...]] = {"plain": (), "remote log": (REMOTE,), "both logs": (REMOTE, WAL)}
+LOGS: dict[str, tuple[str, ...]] = {"plain": (), "remote log": ("remote_log",), "both logs": ("remote_log", "wal")}
+_APPENDS = ("twinlog_remote_append_seconds_sum", "twinlog_remote_append_seconds_count")
 
 
 class Round(NamedTuple):
@@ -30,20 +40,77 @@ class Round(NamedTuple):
     p50_ms: float
     p99_ms: float
     append_ms: float  # the mean of the remote appends
+    cpu_us: float  # of the active's process, for one write
 
 
-def one(pair: Pair, name: str, number: int, seconds: float, connections: int) -> Round:
-    before = pair.sums("remote_append")
-    plan = LoadPlan(pair.host, pair.port, connections, Workload("put", "single", keys=KEYS, seed=number), seconds=seconds,
-                    warm_up_s=0.0)
-    result = load(plan)
-    if result.failures or not result.count:
+class Measured(NamedTuple):
+    """A pair that runs: the active's port and process, and the way to ask it."""
+
+    port: int
+    pid: int
+    sites: Sites
+
+    def appends(self) -> list[float]:
+        metrics = self.sites.metrics("a")
+        return [metrics[name] for name in _APPENDS]
+
+    def cpu_s(self) -> float:
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
+
+
+@contextmanager
+def running(folder: Path, encrypted: Sequence[str]) -> Iterator[Measured]:
+    """A demo's pair with a key for each of the logs `encrypted`."""
+    folder.mkdir()
+    (folder / "bench.key").write_text(base64.b64encode(secrets.token_bytes(32)).decode())
+    ports = dict(zip("ab", free_ports(2), strict=True))
+    children: list[subprocess.Popen[bytes]] = []
+    try:
+        for site, config in write_files(folder, ports, engine="rocksdb").items():
+            with config.open("a", encoding="utf-8") as file:
+                for log in encrypted:
+                    file.write(f'\n[{log}]\nencryption_keys = ["bench=file:{folder}/bench.key"]\n')
+            with (folder / site / "site.log").open("wb") as log_file:
+                command = [*TWINLOG, "serve", "--config", str(config)]
+                children.append(start_child(command, log_file, folder=folder, left=signal.SIGTERM, environ=child_environ()))
+        sites = Sites({site: f"http://127.0.0.1:{port}" for site, port in ports.items()}, look_s=30.0)
+        _wait_sync(sites, folder)
+        sites.ask("a", "POST", "/v1/tables", {"name": "single", **BENCH_TABLE})
+        yield Measured(ports["a"], children[0].pid, sites)
+        sites.close()
+    finally:
+        for child in children:
+            child.terminate()
+        for child in children:
+            child.wait(STOP_S)
+
+
+def _wait_sync(sites: Sites, folder: Path) -> None:
+    until_s = time.monotonic() + READY_S
+    while time.monotonic() < until_s:
+        try:
+            roles = [sites.ask(site, "GET", "/v1/cluster")["role"] for site in "ab"]
+        except TwinlogError:
+            roles = []
+        if roles == ["ACTIVE", "STANDBY"]:
+            return
+        time.sleep(POLL_S)
+    raise BenchError(f"the pair did not open within {READY_S:.0f} s; see {folder}/*/site.log")
+
+
+def one(pair: Measured, name: str, number: int, seconds: float, connections: int) -> Round:
+    before, cpu_s = pair.appends(), pair.cpu_s()
+    workload = Workload("put", "single", keys=KEYS, seed=number)
+    result = load(LoadPlan("127.0.0.1", pair.port, connections, workload, seconds=seconds, warm_up_s=0.0))
+    if result.failures or not result.count or result.p50_ms is None or result.p99_ms is None:
         raise BenchError(f"{name}: {result.count} writes succeeded, and failed: {result.failures}")
-    spent_s, appends = (after - at for after, at in zip(pair.sums("remote_append"), before, strict=True))
-    return Round(result.per_second, result.quantile_ms(0.5), result.quantile_ms(0.99), 1000 * spent_s / appends)
+    spent_s, appends = (after - at for after, at in zip(pair.appends(), before, strict=True))
+    each_us = 1e6 * (pair.cpu_s() - cpu_s) / result.count
+    return Round(result.per_second, result.p50_ms, result.p99_ms, 1000 * spent_s / appends, each_us)
 
 
-def rounds(pairs: dict[str, Pair], count: int, seconds: float, connections: int) -> dict[str, list[Round]]:
+def rounds(pairs: dict[str, Measured], count: int, seconds: float, connections: int) -> dict[str, list[Round]]:
     found: dict[str, list[Round]] = {name: [] for name in pairs}
     for number in range(count):
         for name in list(pairs) if number % 2 == 0 else list(pairs)[::-1]:
@@ -57,7 +124,7 @@ def rounds(pairs: dict[str, Pair], count: int, seconds: float, connections: int)
 def _figures(each: Round) -> str:
     return (
         f"{each.per_second:8,.0f} writes/s, p50 {each.p50_ms:5.1f} ms, p99 {each.p99_ms:6.1f} ms, "
-        f"remote append {each.append_ms:5.2f} ms"
+        f"remote append {each.append_ms:5.2f} ms, {each.cpu_us:5.0f} us of CPU for one"
     )
 
 
@@ -68,23 +135,17 @@ def _median(values: list[float]) -> float:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="encryption", description="Measure PUT with encrypted logs against plain, interleaved.")
+    parser = argparse.ArgumentParser(prog="encryption", description="Measure PUT with encrypted logs, interleaved.")
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--seconds", type=float, default=4.0)
     parser.add_argument("--connections", type=int, default=64)
     chosen = parser.parse_args()
-    secret = {"TWINLOG_BENCH_KEY": base64.b64encode(secrets.token_bytes(32)).decode()}
     try:
         with tempfile.TemporaryDirectory(prefix="twinlog-encryption-") as folder, ExitStack() as stack:
             pairs = {
-                name: stack.enter_context(Pair(
-                    Path(folder) / name.replace(" ", "-"),
-                    environment={**secret, **dict.fromkeys(settings, "bench=env:TWINLOG_BENCH_KEY")},
-                ))
-                for name, settings in SETTINGS.items()
+                name: stack.enter_context(running(Path(folder) / name.replace(" ", "-"), encrypted))
+                for name, encrypted in LOGS.items()
             }
-            for pair in pairs.values():
-                pair.create_table("single", BENCH_TABLE)
             rounds(pairs, 1, chosen.seconds, chosen.connections)  # what is slow once
             found = rounds(pairs, chosen.rounds, chosen.seconds, chosen.connections)
     except BenchError as error:

@@ -82,8 +82,8 @@ class Kdc:
 
 
 class SecureHdfsCluster(HdfsCluster):
-    """One DataNode; all that is said to it and to the NameNode is encrypted. `client_conf_dir` holds what a client must know, and
-    `open_conf_dir` the same but for the encryption; whoever has the keytab of SERVICE is the superuser."""
+    """One DataNode; all that is said to it and to the NameNode is encrypted. `client_conf_dir` holds what a client must know,
+    and `open_conf_dir` the same but for the encryption; whoever has the keytab of SERVICE is the superuser."""
 
     def __init__(self, folder: Path) -> None:
         self.kdc = Kdc(folder.absolute() / "kdc")

@@ -120,14 +120,6 @@ def test_an_hdfs_without_kerberos_beside_it(
     assert client.do("log", path="/p/s") is None
 
 
-def test_an_hdfs_that_wants_privacy_takes_no_call_in_the_clear(secure_hdfs: SecureHdfsCluster, client: Client) -> None:
-    """All else here runs with `hadoop.rpc.protection` and `dfs.data.transfer.protection` on `privacy`."""
-    open_conf_dir, keytab = str(secure_hdfs.open_conf_dir), str(secure_hdfs.keytab)
-    said = client.do("be", kerberos_principal=SERVICE, kerberos_keytab=keytab, conf_dir=open_conf_dir) or client.do("probe")
-    assert said is not None
-    assert "No common protection layer" in said
-
-
 def test_it_logs_in_again_before_the_ticket_ends(secure_hdfs: SecureHdfsCluster, client: Client) -> None:
     """Tickets live for hours, a gateway for months, and connections end when nobody needs them."""
     keytab = str(secure_hdfs.kdc.keytab(BRIEF, f"{LIFE_S} seconds"))
