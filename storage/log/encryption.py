@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from storage.invariants import InvariantBroken
-from storage.log.frame import TAG_BYTES, Flags, Frame, parse_frame, with_payload
+from storage.log.frame import HEADER_BYTES, TAG_BYTES, Flags, Frame, parse_frame, with_payload
 from twinlog.errors import DamagedLog, KeyUnavailable
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ class SegmentCipher:
         payload = frame.payload
         return with_payload(
             frame, frame.flags | Flags.ENCRYPTED, len(payload) + TAG_BYTES,
-            lambda header: self._aead.encrypt(_nonce(offset), payload, header),
+            lambda header: self._aead.encrypt(_nonce(offset), payload, _authenticated(header)),
         )
 
     def open(self, buffer: bytes | memoryview, at: int, offset: int) -> Frame:
@@ -113,7 +113,7 @@ class SegmentCipher:
         stored = parse_frame(buffer, at, sealed=True)
         if not stored.flags & Flags.ENCRYPTED:
             raise self._damaged(f"{stored!r} is not encrypted, and its segment is", offset)
-        payload = _opened(self._aead, _nonce(offset), stored.payload, stored.authenticated)
+        payload = _opened(self._aead, _nonce(offset), stored.payload, _authenticated(stored.data))
         if payload is None:
             raise self._damaged(f"{stored!r} was changed, or was put here from another place", offset)
         flags = stored.flags & ~Flags.ENCRYPTED
@@ -134,6 +134,11 @@ class SegmentCipher:
 def read_frame(buffer: bytes | memoryview, at: int, cipher: SegmentCipher | None, offset: int) -> Frame:
     """The frame that begins at `at` in `buffer`, which is at `offset` of its file. Raises as `parse_frame` and `open`. HOT."""
     return parse_frame(buffer, at) if cipher is None else cipher.open(buffer, at, offset)
+
+
+def _authenticated(frame: bytes) -> bytes:
+    """The header without its CRC, which is there for those who have no key."""
+    return frame[: HEADER_BYTES - 4]
 
 
 def _nonce(offset: int) -> bytes:

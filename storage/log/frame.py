@@ -90,11 +90,6 @@ class Frame:
         return memoryview(self.data)[HEADER_BYTES:]
 
     @property
-    def authenticated(self) -> bytes:
-        """Returns the header without the CRC."""
-        return self.data[:_CRC_OFFSET]
-
-    @property
     def records(self) -> list[Record]:
         if self._records is None:
             if self.flags & Flags.ENCRYPTED:
@@ -152,12 +147,12 @@ def _whole(bare: bytes, payload: bytes) -> bytes:
 
 def with_payload(frame: Frame, flags: int, length: int, payload: Callable[[bytes], bytes]) -> bytes:
     """The bytes of `frame` with other flags and another payload, of `length` bytes; it is made from the header that it gets,
-    without the CRC. HOT."""
+    with a zero CRC. HOT."""
     bare = _HEADER.pack(
         MAGIC, VERSION, flags, frame.log, frame.count, frame.epoch, frame.first_seq, frame.previous, frame.timestamp,
         frame.committed, length, 0,
     )
-    return _whole(bare, payload(bare[:_CRC_OFFSET]))
+    return _whole(bare, payload(bare))
 
 
 # magic, version, flags, log, count, epoch, first_seq, previous, timestamp, committed, payload_bytes, crc: as in the bytes

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import secrets
+
 import pytest
 
 from remote_log.fencing.key_look import KeyLook
 from remote_log.fencing.reading import begins_after, missing_from, newest_pair, read_frames
 from remote_log.writing.left_out import LeftOut
 from remote_log.writing.trimmer import Trimmer
-from storage.log.encryption import NO_KEYS, Keyring
+from storage.log.encryption import KEY_BYTES, NO_KEYS, Keyring
 from storage.log.segment import parse_header, scan_segment
 from tests.remote_log.dfs.memory_dfs import Fault, MemoryDfs
 from tests.remote_log.writing.remote_rig import LAYOUT, Kept, NotingWriter, Now, turns, until
@@ -37,12 +39,18 @@ def bytes_of(dfs: MemoryDfs) -> dict[str, bytes]:
 
 
 async def test_each_segment_has_its_own_data_key_and_shows_no_row(dfs: MemoryDfs) -> None:
-    writer = await written(dfs, ring("k1"))
+    drawn: list[bytes] = []
+
+    def new_bytes(count: int) -> bytes:
+        drawn.append(secrets.token_bytes(count))
+        return drawn[-1]
+
+    writer = await written(dfs, ring("k1", new_bytes=new_bytes))
     await writer.close()
     segments = bytes_of(dfs)
     headers = [parse_header(data) for data in segments.values() if data]
     assert len(headers) > 3
-    assert len({header.data_key for header in headers}) == len(headers)
+    assert len([each for each in drawn if len(each) == KEY_BYTES]) == len({*drawn}) / 2 == len(headers)
     assert all(WORD not in data and len(data) % 512 == 0 for data in segments.values())
     assert sum(segment.bytes for segment in writer.segments) == sum(map(len, segments.values()))
     assert await read_frames(dfs, LAYOUT, 9, keys=ring("k2", "k1")) == run(1, 30, value=WORD)

@@ -79,6 +79,7 @@ def test_what_was_written_is_read_with_the_key_and_zeros_behind_are_its_end(
 @given(st.data(), ALIGNMENTS)
 def test_every_flipped_bit_is_found_whoever_mends_the_crc(data: st.DataObject, alignment: int) -> None:
     whole = segment(run(1, 3), alignment)
+    assert scan_segment(whole, WAL, keys=KEYS).frames == run(1, 3)
     place = data.draw(st.sampled_from(places(whole)))
     at, bit = data.draw(st.integers(*place).filter(lambda at: at < place[1])), data.draw(st.integers(0, 7))
     frame = bytearray(whole[slice(*place)])
