@@ -149,7 +149,7 @@ def _keyring(references: str) -> Keyring:
         named = [part.strip() for part in references.split(",") if part.strip()]
         return Keyring(f"the option {KEYS} (an audit takes it from the site's file)", log_keys(named, resolved))
     except ValueError as error:
-        raise InvalidInput(f"the option {KEYS} {error}") from error
+        raise InvalidInput(f"the option {KEYS} {words(error)}") from error
 
 
 def list_log(place: LogFolder) -> Log:
