@@ -1,1 +1,1 @@
-"""What encrypted logs cost a running pair."""
+"""Measures the cost of encrypted logs to a running pair."""

@@ -131,7 +131,7 @@ def place_of(options: Mapping[str, str]) -> LogFolder:
 
 @lru_cache
 def _keyring(references: str) -> Keyring:
-    """Of this process: an executor resolves the references by itself."""
+    """Returns the keys of this process: an executor resolves the references by itself."""
 
     def resolved(reference: str) -> str:
         scheme, _, name = reference.partition(":")

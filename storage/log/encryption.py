@@ -162,7 +162,7 @@ class Keyring:
 
     @property
     def added_bytes(self) -> int:
-        """How much longer a frame is in a segment that is written now."""
+        """Returns how much longer a frame is in a segment that is written now."""
         return TAG_BYTES if self.writes else 0
 
     def wrap(self, file: str, bound: bytes) -> tuple[bytes, SegmentCipher]:

@@ -94,11 +94,11 @@ class SegmentHeader:
         return aligned(HEADER_BYTES_MAX if self.key_id else HEADER_BYTES, self.alignment)
 
     def end_of(self, frame: Frame, offset: int) -> int:
-        """Where the bytes of `frame`, which begins at `offset`, end."""
+        """Returns the end of `frame`, which begins at `offset`."""
         return offset + len(frame.data) + (TAG_BYTES if self.key_id else 0)
 
     def after(self, frame: Frame, offset: int) -> int:
-        """Where the next frame may begin."""
+        """Returns the offset at which the next frame may begin."""
         return aligned(self.end_of(frame, offset), self.alignment)
 
 
@@ -129,7 +129,7 @@ def encode_header(header: SegmentHeader) -> bytes:
 
 
 def _bare(header: SegmentHeader) -> bytes:
-    """Without its CRC: what the data key is bound to, besides the id of the key that wraps it."""
+    """The 64 bytes without their CRC."""
     bits, wal = header.alignment.bit_length() - 1, header.wal.encode("ascii")
     pair, version = bytes.fromhex(header.pair), ENCRYPTED_VERSION if header.key_id else VERSION
     bare = _HEADER.pack(MAGIC, version, bits, header.log, header.epoch, header.first_seq, wal, pair, 0)
@@ -141,6 +141,7 @@ def _with_crc(data: bytes) -> bytes:
 
 
 def _bound(header: SegmentHeader) -> bytes:
+    """The bytes that the data key is bound to."""
     return _bare(header) + header.key_id.encode("ascii")
 
 

@@ -52,7 +52,7 @@ def made(folder: Path, name: str, hosts: list[x509.GeneralName], signed_by: Sign
 
 @pytest.fixture(scope="module")
 def certificates() -> Iterator[Path]:
-    """Where PostgreSQL's own user gets, too."""
+    """A folder that PostgreSQL's own user can reach, too."""
     folder = Path(tempfile.mkdtemp(prefix=own_prefix("certificates")))
     folder.chmod(0o755)
     ca = made(folder, "ca", [])
