@@ -282,7 +282,8 @@ KEY = base64.b64encode(bytes(range(32))).decode()
 def test_keys_of_logs_are_found_by_reference_and_never_shown(tmp_path: Path) -> None:
     (tmp_path / "k1.key").write_text(KEY + "\n", encoding="utf-8")
     given = "[remote_log]\nencryption_keys = ['k2=env:K2', 'k1=file:k1.key', 'plain']\n"
-    config = load_site_config(write(tmp_path, GOOD + given), {"K2": KEY, "TWINLOG_WAL__ENCRYPTION_KEYS": "w1=file:k1.key, plain"})
+    environ = {"K2": KEY, "TWINLOG_WAL__ENCRYPTION_KEYS": "w1=file:k1.key, plain"}
+    config = load_site_config(write(tmp_path, GOOD + given), environ)
     assert [key.key_id for key in config.remote_log.encryption_keys] == ["k2", "k1", "plain"]
     assert [key.key_id for key in config.wal.encryption_keys] == ["w1", "plain"]
     assert config.remote_log.encryption_keys[1].secret == bytes(range(32))
