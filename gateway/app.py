@@ -60,6 +60,7 @@ from storage.engines.applying import FrameApplier
 from storage.engines.opening import open_engine
 from storage.failpoints import Failpoints
 from storage.log.cursors import CursorRegistry
+from storage.log.encryption import Keyring
 from storage.log.wal import Wal
 from switchover.operations.sql_journal import SqlJournal
 from switchover.register.remembering import RememberingCoordinator, last_met
@@ -110,7 +111,8 @@ async def opened_site(config: SiteConfig, failpoints: Failpoints, tls: SiteTls |
         )
         engine = await open_engine(config.engine, config.data_dir, config.pair, config.site)
         stack.push_async_callback(engine.close)
-        wal = await Wal.open(files, "wal", config.wal)
+        wal_keys = Keyring("wal.encryption_keys", config.wal.encryption_keys, secrets.token_bytes)
+        wal = await Wal.open(files, "wal", config.wal, wal_keys)
         stack.push_async_callback(wal.close)
         own_dfs = open_dfs(config.dfs, "own", Owner(config.pair, config.site), stack, marks=True)
         peer_dfs = open_dfs(config.dfs, "peer", Owner(config.pair, config.peer.site), stack, apart_from=own_dfs)
@@ -127,6 +129,7 @@ async def opened_site(config: SiteConfig, failpoints: Failpoints, tls: SiteTls |
                 site=config.site, peer=config.peer.site, clock=clock, hybrid=HybridClock(clock, engine.applied.timestamp),
                 files=files, wal=wal, engine=engine, applier=FrameApplier(engine, clock, config.barriers, on_refused=not_kept),
                 layout=RemoteLayout(config.pair), coordinator=coordinator, transport=transport,
+                remote_keys=Keyring("remote_log.encryption_keys", config.remote_log.encryption_keys, secrets.token_bytes),
                 own_dfs=own_dfs, peer_dfs=peer_dfs, cursors=cursors, failpoints=failpoints, new_id=new_id,
                 free_bytes=files.free_bytes, stand_in=stand_in,
             ),

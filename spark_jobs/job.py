@@ -28,7 +28,9 @@ class SiteSource:
     url: str  # of its gateway, without a final slash
     config: str = ""  # the file that the rest was read from
     wal: str = ""  # folder of its WAL's segments
+    wal_keys: str = ""  # references to the keys of that; never the keys
     remote_log: str = ""  # folder, or hdfs:// address, of the pair's remote log on this site's DFS: the peer wrote it
+    remote_log_keys: str = ""
     hdfs: Mapping[str, str] = field(default_factory=dict)  # Hadoop's own keys for that address
     engine: str = ""  # rocksdb, postgresql, sqlite
     engine_url: str = field(default="", repr=False)  # SQLAlchemy address of an SQL engine, secrets resolved

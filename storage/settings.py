@@ -48,6 +48,10 @@ class Reference(Secret):
     """Given by reference only: a text of its own would be the secret."""
 
 
+class KeyReferences:
+    """Keys of a log, each given by reference, `ID=env:NAME` or `ID=file:PATH`, or `plain`; never shown."""
+
+
 class NotInFile:
     """No key of a configuration file: a figure of the product, which the simulator and tests shorten."""
 

@@ -63,6 +63,7 @@ class SiteFacts(msgspec.Struct, frozen=True, kw_only=True):
     met_active: Name | None = None  # the active, as the last value of the register said that this site believed
     stands_in: bool = False  # it keeps the register itself, since an operator gave the coordinator up
     remote_log_missing: Text | None = None  # what the remote log on its own DFS lacks, if it is the other site's
+    remote_log_unreadable: Text | None = None  # why it could not be decrypted here
     open_leases: Seq | None = None  # files of the remote log on its own DFS that are not closed
     remote_log_mark: Crc | None = None  # a checksum of the end of the other site's, if that is the active: an append changes it
     audit_recent_s: Seconds = 0.0  # how old the last good audit may be; 0: nobody asks

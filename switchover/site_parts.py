@@ -18,6 +18,7 @@ from storage.engine import StorageEngine
 from storage.engines.applying import FrameApplier
 from storage.failpoints import Failpoints
 from storage.log.cursors import CursorRegistry
+from storage.log.encryption import NO_KEYS, Keyring
 from storage.log.wal import Wal
 from switchover.other_site import OtherSite
 from switchover.register.remembering import RememberingCoordinator
@@ -39,6 +40,7 @@ class SiteParts:
     own_dfs: Dfs
     peer_dfs: Dfs
     layout: RemoteLayout  # of both remote logs
+    remote_keys: Keyring = NO_KEYS  # of both remote logs
     cursors: CursorRegistry
     failpoints: Failpoints
     new_id: Callable[[], str]  # unique for ever: operation and plan ids

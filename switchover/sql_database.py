@@ -134,11 +134,13 @@ class Database:
         return self._engine.url.render_as_string(hide_password=True)
 
     def _silent(self, why: str) -> Unavailable:
-        return Unavailable(
-            f"the {self._name} at {self._url} does not answer: {why}; check that the database is up, can be reached from here, "
-            f"takes writes, and knows the user and password of {self._name}.url",
-            waiting_for=self._name,
+        check = (
+            f"check that the database is up, can be reached from here, takes writes, and knows the user and password of"
+            f" {self._name}.url"
         )
+        if "certificate" in why.lower():
+            check = f"in {self._name}.url, sslrootcert names the server's CA, and the host is one that its certificate names"
+        return Unavailable(f"the {self._name} at {self._url} does not answer: {why}; {check}", waiting_for=self._name)
 
 
 def _server_settings(deadline_s: float) -> Callable[[Any, Any], None]:

@@ -20,6 +20,7 @@
     |  |- SyncFailed           an fsync or write failed; the descriptor must be sealed
     |  |- BrokenFrame          no whole, sound frame begins here: a torn tail, or damage
     |  |- BrokenHeader         no sound segment header begins here
+    |  |- KeyUnavailable       a segment is encrypted with a key that is missing here, or is another one; it is not damaged
     |- DfsError                the other site's (or one's own) DFS
     |  |- DfsExists            exclusive create lost
     |  |- DfsNotFound
@@ -160,6 +161,12 @@ class BrokenHeader(LogError):
     """The bytes are no sound segment header: torn, zeroed or damaged; who reads the log finds out which."""
 
     code = "broken-header"
+
+
+class KeyUnavailable(LogError):
+    """Fields: `file`, `key_id` ("plain": it is not encrypted, and has to be), `setting`."""
+
+    code = "key-unavailable"
 
 
 class DfsError(TwinlogError):

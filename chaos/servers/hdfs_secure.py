@@ -82,7 +82,8 @@ class Kdc:
 
 
 class SecureHdfsCluster(HdfsCluster):
-    """One DataNode. `client_conf_dir` holds what a client must know; whoever has the keytab of SERVICE is the superuser."""
+    """One DataNode; all that is said to it and to the NameNode is encrypted. `client_conf_dir` holds what a client must know,
+    and `open_conf_dir` the same but for the encryption; whoever has the keytab of SERVICE is the superuser."""
 
     def __init__(self, folder: Path) -> None:
         self.kdc = Kdc(folder.absolute() / "kdc")
@@ -90,7 +91,7 @@ class SecureHdfsCluster(HdfsCluster):
         self.keytab = self.kdc.keytab(SERVICE)
         client = {
             "hadoop.security.authentication": "kerberos", "dfs.namenode.kerberos.principal": SERVICE,
-            "dfs.data.transfer.protection": "integrity",
+            "hadoop.rpc.protection": "privacy", "dfs.data.transfer.protection": "privacy",
         }
         servers = {
             **client, "dfs.block.access.token.enable": "true", "dfs.namenode.keytab.file": self.keytab,
@@ -102,6 +103,9 @@ class SecureHdfsCluster(HdfsCluster):
         write_data_node(self._conf("datanode1"), self._ports, 0, self._data("datanode1"), 1, servers)
         self.client_conf_dir = self._conf("client")
         write_name_node(self.client_conf_dir, self._ports, self._data("none"), 1, client)
+        self.open_conf_dir = self._conf("open")
+        in_the_clear = {**client, "hadoop.rpc.protection": "authentication"}
+        write_name_node(self.open_conf_dir, self._ports, self._data("none"), 1, in_the_clear)
 
     @property
     def daemons(self) -> list[Daemon]:

@@ -31,13 +31,14 @@ from remote_log.dfs.opening import open_dfs
 from remote_log.dfs.owner import Owner
 from remote_log.fencing.reading import scan_remote, segments_below
 from remote_log.layout import RemoteLayout, SegmentName
+from storage.log.encryption import NO_KEYS, Keyring
 from storage.log.frame import Flags, Frame
 from storage.log.record import Record, RecordKind
 from storage.log.segment import SegmentScan, parse_wal_name, scan_segment
 from storage.rows.readable import readable_place, schemas_put_by
 from twinlog.cli.status import figure, size
 from twinlog.decoding import or_none
-from twinlog.errors import DamagedLog, LogError, NotFound, reason
+from twinlog.errors import DamagedLog, KeyUnavailable, LogError, NotFound, reason
 from twinlog.terminal import EXIT_CODES, Exit, JsonOption, endings, notes, out, print_json, print_json_line, verb
 
 app = typer.Typer(no_args_is_help=True, help="Look into a site's logs on disk; works with the gateway dead.")
@@ -105,7 +106,15 @@ async def _hdfs_files(config: SiteConfig, place: LogKind) -> list[SegmentFile]:
 
 def _read(config: Path, place: LogKind) -> Iterator[SegmentFile]:
     site = load_site_config(config)
-    return read_all(segment_files(site, place), RemoteLayout(site.pair))
+    return read_all(segment_files(site, place), RemoteLayout(site.pair), *_keyrings(site))
+
+
+def _keyrings(site: SiteConfig) -> tuple[Keyring, Keyring]:
+    """Returns those of the WAL and of the remote logs."""
+    return (
+        Keyring("wal.encryption_keys", site.wal.encryption_keys),
+        Keyring("remote_log.encryption_keys", site.remote_log.encryption_keys),
+    )
 
 
 def _each(config: Path, place: LogKind) -> Iterator[SegmentFile]:
@@ -128,17 +137,19 @@ def _file(place: LogKind, path: Path, name: str) -> SegmentFile:
     return SegmentFile(place, path, name, path.stat().st_size)
 
 
-def read_all(files: list[SegmentFile], layout: RemoteLayout) -> Iterator[SegmentFile]:
+def read_all(
+    files: list[SegmentFile], layout: RemoteLayout, wal_keys: Keyring = NO_KEYS, remote_keys: Keyring = NO_KEYS
+) -> Iterator[SegmentFile]:
     """The files with their frames or their fault, one after the other."""
     last_seq = 0
     for file in files:
         try:
             data = file.path.read_bytes() if file.data is None else file.data
             if file.place is LogKind.WAL:
-                file.scan = scan_segment(data, str(file.path), last_seq)
+                file.scan = scan_segment(data, str(file.path), last_seq, wal_keys)
                 last_seq = file.scan.frames[-1].last_seq if file.scan.frames else last_seq
             else:
-                file.scan = scan_remote(data, layout, file.name, str(file.path))
+                file.scan = scan_remote(data, layout, file.name, str(file.path), keys=remote_keys)
             file.frames = file.scan.frames
         except LogError as error:
             file.fault = error
@@ -185,7 +196,7 @@ def _segment_document(file: SegmentFile) -> dict[str, Any]:
         "epoch": scan.header.epoch if scan and scan.header else None, "frames": len(file.frames),
         "first_seq": file.frames[0].first_seq if file.frames else None,
         "last_seq": file.frames[-1].last_seq if file.frames else None,
-        "torn": scan.torn if scan else None, "fault": file.fault.message if file.fault else None,
+        "key_id": _key_id(file), "torn": scan.torn if scan else None, "fault": file.fault.message if file.fault else None,
     }
 
 
@@ -193,7 +204,16 @@ def _sequences(frames: list[Frame]) -> str:
     return f"{frames[0].first_seq:,} - {frames[-1].last_seq:,}" if frames else "none"
 
 
+def _key_id(file: SegmentFile) -> str | None:
+    """Returns the key that it is encrypted with; None: it is plain, or damaged."""
+    if isinstance(file.fault, KeyUnavailable):
+        return str(file.fault.fields["key_id"])
+    return (file.scan.header.key_id or None) if file.scan and file.scan.header else None
+
+
 def _ending(file: SegmentFile) -> str:
+    if isinstance(file.fault, KeyUnavailable):
+        return f"[yellow]no key for {escape(str(_key_id(file)))}[/]"
     if file.fault is not None:
         return f"[bold red]damaged at {file.fault.fields.get('offset', '?')}[/]"
     return "[yellow]torn tail[/]" if file.scan is not None and file.scan.torn else "[green]sound[/]"
@@ -276,7 +296,7 @@ def _readable(value: bytes) -> Any:
     return value.hex() if found is None else found
 
 
-@app.command(epilog="Exit codes: 0 sound (torn tails included), 1 damage or a gap, 2 wrong usage or configuration.")
+@app.command(epilog="Exit codes: 0 sound (torn tails included), 1 damage, a gap or no key, 2 wrong usage or configuration.")
 @verb
 def verify(config: _SiteConfigOption, place: _PlaceOption = LogKind.ALL, as_json: JsonOption = False) -> None:
     """Check every CRC, and the logs as a start of the gateway judges them: damage, gaps, frames out of order, torn tails."""

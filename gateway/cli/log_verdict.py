@@ -16,7 +16,7 @@ from itertools import pairwise
 
 from storage.log.chain import gaps, misplaced
 from storage.log.frame import Frame
-from storage.log.segment import SegmentScan, aligned, check_pair, commonest
+from storage.log.segment import SegmentScan, check_pair, commonest
 from storage.log.wal_found import FoundWal
 from twinlog.errors import DamagedLog, LogError, LogGap
 
@@ -37,7 +37,7 @@ class ScannedFile:
         offset = header.begin
         for frame in self.scan.frames:
             found.append((offset, frame))
-            offset = aligned(offset + len(frame.data), header.alignment)
+            offset = header.after(frame, offset)
         return found
 
 

@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Annotated, Any, TypeVar
 from urllib.parse import urlsplit
 
-from storage.settings import HttpUrl, Matches, NotInFile, OneOf, Reference, Secret, Within
+from storage.log.encryption import KEY_REFERENCE, LogKey, log_keys
+from storage.settings import HttpUrl, KeyReferences, Matches, NotInFile, OneOf, Reference, Secret, Within
 from twinlog.errors import words
 
 PREFIX = "TWINLOG_"
@@ -46,9 +47,15 @@ def _effective(part: Any, prefix: str, sources: Mapping[str, str]) -> Iterator[t
         if dataclasses.is_dataclass(value):
             sections.append((value, key + "."))
         elif value not in (None, {}):
-            yield key, _masked(value) if _Rule(hint).is_secret else value, sources.get(key, "default")
+            yield key, _shown(value, _Rule(hint)), sources.get(key, "default")
     for value, inner in sections:
         yield from _effective(value, inner, sources)
+
+
+def _shown(value: Any, rule: _Rule) -> Any:
+    if rule.is_keys:
+        return [f"{key.key_id}=***" if key.secret else key.key_id for key in value]
+    return _masked(value) if rule.is_secret else value
 
 
 def _masked(value: str) -> str:
@@ -134,6 +141,8 @@ class Reader:
                 raise ValueError("is empty")
             if rule.is_secret:
                 return self._secret(raw, rule.is_reference)
+            if rule.is_keys:
+                return self._keys(rule.texts(raw, is_text=variable in self.environ))
             value = rule.convert(raw, is_text=variable in self.environ)
             return self._absolute(value) if isinstance(value, Path) else value
         except ValueError as error:
@@ -165,6 +174,9 @@ class Reader:
             raise ValueError("holds a password in plain text")
         return raw
 
+    def _keys(self, references: list[str]) -> tuple[LogKey, ...]:
+        return log_keys(references, lambda reference: self._secret(reference, is_reference=True))
+
     def unknown_variables(self) -> None:
         for variable in sorted(self.environ):
             if variable.startswith(PREFIX) and "__" in variable and variable not in self.known_variables:
@@ -187,10 +199,13 @@ class _Rule:
         self.is_url = any(isinstance(mark, HttpUrl) for mark in marks)
         self.is_secret = any(isinstance(mark, Secret) for mark in marks)
         self.is_reference = any(isinstance(mark, Reference) for mark in marks)
+        self.is_keys = any(isinstance(mark, KeyReferences) for mark in marks)
 
     def allowed(self) -> str:
         if self.is_reference:
             return "env:NAME or file:PATH"
+        if self.is_keys:
+            return f"a list of ID=file:PATH, ID=env:NAME and plain; the first one writes, all read ({KEY_REFERENCE})"
         if self.is_secret:
             return "env:NAME, file:PATH, or an address without a password"
         if self.is_url:
@@ -225,15 +240,19 @@ class _Rule:
         return Path(raw).expanduser() if self.kind is Path else raw
 
     def _list(self, raw: Any, *, is_text: bool) -> tuple[str, ...]:
-        """Returns the texts of a list; in the environment they are joined by commas."""
+        found = self.texts(raw, is_text=is_text)
+        for part in found:
+            if not re.fullmatch(self.pattern, part):
+                raise ValueError(f"has {part!r}")
+        return tuple(found)
+
+    def texts(self, raw: Any, *, is_text: bool) -> list[str]:
+        """Returns the texts of a list; in the environment they are joined by commas. Raises ValueError."""
         if is_text:
             raw = [part.strip() for part in raw.split(",")]
-        if not isinstance(raw, list):
-            raise ValueError(f"is {raw!r}, not a list of texts")
-        for part in raw:
-            if not isinstance(part, str) or not re.fullmatch(self.pattern, part):
-                raise ValueError(f"has {part!r}")
-        return tuple(raw)
+        if not isinstance(raw, list) or not all(isinstance(part, str) for part in raw):
+            raise ValueError("is not a list of texts" if self.is_keys else f"is {raw!r}, not a list of texts")
+        return raw
 
     def _number(self, raw: Any, within: Within, *, is_text: bool) -> int | float:
         number = raw

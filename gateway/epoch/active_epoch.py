@@ -139,7 +139,7 @@ class ActiveEpoch:
             self.modes.remote = self.commit.remote = opened.remote
         reports.commit, reports.ended = self.commit, on_end
         self.quarantine = Quarantine(parts.site, parts.files, parts.engine)
-        self._trimmer = Trimmer(parts.peer_dfs, parts.layout, opened.epoch, start.first_seq, self.quarantine)
+        self._trimmer = Trimmer(parts.peer_dfs, parts.layout, opened.epoch, start.first_seq, self.quarantine, parts.remote_keys)
         self._mode_lock = asyncio.Lock()
         self._well_since_s: float | None = None
         self.work = Words()  # of the background work below: an error stays until that work succeeds, or has nothing to do

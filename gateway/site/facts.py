@@ -18,7 +18,7 @@ from remote_log.fencing.reading import begins_after, missing_from, segments_belo
 from switchover.facts import SiteFacts
 from switchover.register.lost_value import epoch_lost_by_register
 from switchover.register.port import PairState
-from twinlog.errors import RegisterWentBack, TwinlogError
+from twinlog.errors import KeyUnavailable, RegisterWentBack, TwinlogError
 
 T = TypeVar("T")
 LOOK_TIMEOUT_S = 2.0
@@ -32,8 +32,8 @@ except importlib.metadata.PackageNotFoundError:
 async def site_facts(site: Site, state: PairState | None, coordinator_error: str | None) -> SiteFacts:
     """`state`: the coordinator's value, or why there is none."""
     settings, parts, epoch = site.settings, site.parts, site.active_epoch
-    own_dfs_error, peer_dfs_error, missing, leases, free, remote_log_mark = await asyncio.gather(
-        _problem(parts.own_dfs.probe), _problem(parts.peer_dfs.probe), _missing(site, state), _open_leases(site),
+    own_dfs_error, peer_dfs_error, (missing, unreadable), leases, free, remote_log_mark = await asyncio.gather(
+        _problem(parts.own_dfs.probe), _problem(parts.peer_dfs.probe), _remote_log(site, state), _open_leases(site),
         _free(site), _remote_log_mark(site, state),
     )
     names_nobody = coordinator_error is None and (state is None or state.active is None)
@@ -54,7 +54,7 @@ async def site_facts(site: Site, state: PairState | None, coordinator_error: str
         opened_by=state.opened_by if state is not None else None, forgotten_epoch=forgotten,
         register_went_back=parts.coordinator.finding, met_epoch=parts.coordinator.met_epoch,
         met_active=parts.coordinator.met_active, stands_in=parts.stand_in is not None and parts.stand_in.stands_in,
-        remote_log_missing=missing, open_leases=leases, remote_log_mark=remote_log_mark,
+        remote_log_missing=missing, remote_log_unreadable=unreadable, open_leases=leases, remote_log_mark=remote_log_mark,
         audit_recent_s=settings.audits.recent_s, last_good_audit_ms=site.audits.last_good_ms(),
         peer_set_back=next((one.seen for one in troubles if one.about == STANDBY_STORAGE), None),
         notices="; ".join(site.notices()) or None,
@@ -81,22 +81,42 @@ async def _problem(look: Callable[[], Awaitable[None]]) -> str | None:
 
 
 async def _seen(look: Awaitable[T]) -> T | None:
-    """Returns what a look at a DFS, or a disk, sees; None when it fails: another fact says why."""
+    """Returns what a look at a DFS, or a disk, sees; None when it fails: another fact says why. Raises KeyUnavailable."""
     try:
         return await within(LOOK_TIMEOUT_S, look)
+    except KeyUnavailable:
+        raise
     except TwinlogError:
         return None
 
 
+async def _remote_log(site: Site, state: PairState | None) -> tuple[str | None, str | None]:
+    """Returns what the other site's remote log lacks here, and why it cannot be decrypted here."""
+    unreadable: str | None = None
+    try:
+        missing = await _missing(site, state)
+    except KeyUnavailable as error:
+        return None, error.message
+    if site.parts.remote_keys or site.peer_log_key:
+        try:
+            await within(LOOK_TIMEOUT_S, site.key_look.look(site.peer_log_key))
+        except KeyUnavailable as error:
+            unreadable = error.message
+        except TwinlogError:  # the DFS: another fact says why
+            pass
+    return missing, unreadable
+
+
 async def _missing(site: Site, state: PairState | None) -> str | None:
     """Names what the other site's remote log lacks here, while it is the synchronous active: the log itself, or what would lead
-    from this site's storage to it. That is deleted only once this storage holds it, so another disk is here now."""
+    from this site's storage to it. That is deleted only once this storage holds it, so another disk is here now. Raises
+    KeyUnavailable."""
     if state is None or state.mode != "sync" or state.active in (None, site.site):
         return None
     dfs, layout, epoch = site.parts.own_dfs, site.layout, state.epoch
 
     async def look() -> tuple[str | None, int | None]:
-        return await missing_from(dfs, layout, epoch), await begins_after(dfs, layout, epoch)
+        return await missing_from(dfs, layout, epoch, site.parts.remote_keys), await begins_after(dfs, layout, epoch)
 
     missing, after = await _seen(look()) or (None, None)
     held = site.parts.engine.applied.seq  # asked for last: what it holds by now may be deleted by now

@@ -123,7 +123,7 @@ class PeerApi:
         return StatusReply(
             site=site.site, role=str(site.role), epoch=site.epoch, mode=site.mode, applied_seq=engine.applied.seq,
             durable_seq=engine.durable_seq, committed_seq=epoch.core.committed if epoch is not None else engine.applied.seq,
-            waiting_for=site.waiting_for or "",
+            waiting_for=site.waiting_for or "", log_key=site.parts.remote_keys.writes,
         )
 
     async def _facts(self, request: NoRequest) -> msgspec.Struct:

@@ -19,8 +19,8 @@ from gateway.service.documents import ServingDocument, SiteTrouble
 from remote_log.replication.setback import Setback
 from switchover.roles.table import Role, permissions
 
-OWN_DFS, PEER_DFS, COORDINATOR, REGISTER, PEER, WAY, STORAGE, LOCAL_LOG = (
-    "own DFS", "peer DFS", "coordinator", "register", "peer", "way", "storage", "local log",
+OWN_DFS, PEER_DFS, COORDINATOR, REGISTER, PEER, WAY, STORAGE, LOCAL_LOG, KEYS = (
+    "own DFS", "peer DFS", "coordinator", "register", "peer", "way", "storage", "local log", "remote log keys",
 )
 LOST_REGISTER = "it was deleted or replaced, or is another one"
 STALLED_S = 3.0  # a write that waits for longer than this does not wait for its turn
@@ -178,6 +178,8 @@ def _of_dependencies(facts: ServingFacts) -> Iterator[SiteTrouble]:
                f"see to the gateway of site {peer}, the network, and peer.url of site {site}"),
         STORAGE: (f"the storage of site {site} failed", f"see to the disk or the database of site {site}"),
         LOCAL_LOG: (f"the log of site {site} cannot be written", f"see to the disk of site {site}"),
+        KEYS: (f"site {site} cannot read the remote log that site {peer} writes, so it could not take over",
+               f"give site {site} the key that the error names, in its file, and start it anew"),
     }
     for about, error in errors:
         if facts.stands_in and about == PEER:

@@ -32,6 +32,7 @@ from gateway.site.remote_log_mark import RemoteLogMark
 from gateway.site.schema_trial import SchemaTrial
 from gateway.site.serving_judgement import COORDINATOR, LOST_REGISTER, REGISTER, Refusal
 from gateway.site.settings import SiteSettings
+from remote_log.fencing.key_look import KeyLook
 from remote_log.fencing.read_lease import ReadLease
 from remote_log.replication.sink import Sink
 from remote_log.replication.verification import Verifier
@@ -104,6 +105,8 @@ class Site:
         self.audits = AuditNotes(parts.engine, parts.clock)
         self.remote_log_mark = RemoteLogMark(parts.own_dfs, parts.layout)
         self.trail_fault: Callable[[], str | None] = lambda: None  # why the audit trail cannot be written
+        self.key_look = KeyLook(parts.own_dfs, parts.layout, parts.remote_keys)
+        self.peer_log_key = ""  # that the other site encrypts its remote log with, as it said last; "": none, or not known
         self.changed = asyncio.Event()  # something that the cluster document shows has changed
         self._reports: RemoteReports | None = None
         self._ending: asyncio.Task[None] | None = None
@@ -180,7 +183,7 @@ class Site:
         return RemoteWriter(
             self.parts.peer_dfs, self.layout, epoch, self.parts.clock, self.settings.remote_log,
             on_synced=reports.on_synced, on_ended=reports.on_ended, numbers=reports.numbers,
-            pair=self.parts.wal.pair,
+            pair=self.parts.wal.pair, keys=self.parts.remote_keys,
             wal_name=lambda: self.parts.wal.segments()[-1].name,
         )
 

@@ -11,13 +11,14 @@ import asyncio
 import traceback
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 
 import msgspec
 import structlog
 
 from gateway.service.documents import SiteTrouble
 from gateway.site.serving_facts import site_condition
-from gateway.site.serving_judgement import OWN_DFS, PEER_DFS, WAY
+from gateway.site.serving_judgement import KEYS, OWN_DFS, PEER_DFS, WAY
 from gateway.site.site import Site
 from storage.cancellation import ended, unless_asked
 from storage.engines.flushing import FlushNeed, Look
@@ -229,10 +230,18 @@ class Supervisor:
         probes = {OWN_DFS: parts.own_dfs.probe, PEER_DFS: parts.peer_dfs.probe}
         if self._site.role is Role.STANDBY:  # what the active ships arrives, but no call of this site may
             probes[WAY] = self._ask_other_site
+        if self._looks_at_keys():
+            probes[KEYS] = partial(self._site.key_look.look, self._site.peer_log_key)
+        elif self._site.words.of(KEYS).error is not None:
+            self._site.words.answered(KEYS, parts.clock.monotonic_s())
         await asyncio.gather(*(self._probe_one(subject, probe) for subject, probe in probes.items()))
 
     async def _ask_other_site(self) -> None:
-        await self._site.parts.other_site.status(STATUS_TIMEOUT_S)
+        self._site.peer_log_key = (await self._site.parts.other_site.status(STATUS_TIMEOUT_S)).log_key
+
+    def _looks_at_keys(self) -> bool:
+        """Only a standby may need them; where neither site has any, there is nothing to look for."""
+        return self._site.role is Role.STANDBY and bool(self._site.parts.remote_keys or self._site.peer_log_key)
 
     async def _probe_one(self, subject: str, probe: Callable[[], Awaitable[None]]) -> None:
         words, clock = self._site.words, self._site.parts.clock

@@ -249,6 +249,7 @@ class StatusReply(msgspec.Struct):
     durable_seq: Seq
     committed_seq: Seq
     waiting_for: Text
+    log_key: Name = ""  # the id of the key that its remote log is encrypted with; "": it is plain
 
 
 class MergeRequest(msgspec.Struct):

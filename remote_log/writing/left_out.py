@@ -14,6 +14,7 @@ from typing import Protocol
 from remote_log.dfs.port import Dfs
 from remote_log.fencing.reading import read_segment
 from remote_log.layout import RemoteLayout
+from storage.log.encryption import NO_KEYS, Keyring
 from storage.log.frame import Frame
 from storage.log.segment import frames_before_damage
 from twinlog.errors import DamagedLog
@@ -35,21 +36,22 @@ class LeftOut:
     """Gathers what is to be kept of several segments, so that all of it is kept at once; or, above `GATHERED_BYTES`, as often
     as so much has come together."""
 
-    def __init__(self, dfs: Dfs, layout: RemoteLayout, aside: Aside) -> None:
-        self._dfs, self._layout, self._aside = dfs, layout, aside
+    def __init__(self, dfs: Dfs, layout: RemoteLayout, aside: Aside, keys: Keyring = NO_KEYS) -> None:
+        self._dfs, self._layout, self._aside, self._keys = dfs, layout, aside, keys
         self._cut_off: list[Frame] = []
         self._damaged: dict[str, bytes] = {}
         self._bytes = 0
 
     async def look(self, path: str) -> int:
-        """Reads a closed segment of an older epoch; its last sequence, 0: it has no frame. Raises DamagedLog, DfsError."""
-        return await self._note(await read_segment(self._dfs, self._layout, path))
+        """Reads a closed segment of an older epoch; its last sequence, 0: it has no frame. Raises DamagedLog, DfsError,
+        and KeyUnavailable: it is neither kept aside then, nor to be deleted."""
+        return await self._note(await read_segment(self._dfs, self._layout, path, keys=self._keys))
 
     async def look_at_damaged(self, path: str) -> None:
         """The same of a damaged one, as far as it can be read. Its bytes are kept, too."""
         self._damaged[path] = data = await self._dfs.read(path)
         self._bytes += len(data)
-        await self._note(frames_before_damage(data, path))
+        await self._note(frames_before_damage(data, path, keys=self._keys))
 
     async def look_anyhow(self, path: str) -> None:
         """The same of one that may be damaged."""

@@ -22,8 +22,9 @@ from remote_log.fencing.claims import check_not_fenced
 from remote_log.fencing.fence import close_by_recovery
 from remote_log.layout import RemoteLayout
 from storage.clock import Clock
+from storage.log.encryption import NO_KEYS, Keyring, SegmentCipher
 from storage.log.frame import Frame
-from storage.log.segment import REMOTE_ALIGNMENT, SegmentHeader, aligned, encode_frames, encode_header
+from storage.log.segment import REMOTE_ALIGNMENT, SegmentHeader, aligned, encode_frames, encode_header, encrypted
 from twinlog.errors import DfsError, DfsExists, DfsNotFound, LogGap
 
 ALIGNMENT = REMOTE_ALIGNMENT  # bytes
@@ -49,7 +50,8 @@ def mark_of(data: bytes, end: int) -> AppendMark:
 @dataclass(slots=True)
 class RemoteSegment:
     """`last_seq`: of the last frame that was SENT, so that nothing that may be in the file is overlooked; below
-    `first_seq` when none was. `writer` None: given back. `bytes`: as sent, header and padding included."""
+    `first_seq` when none was. `writer` None: given back. `bytes`: as sent, header and padding included. `cipher`: seals its
+    frames; None: they are plain."""
 
     path: str
     wal_name: str
@@ -61,6 +63,7 @@ class RemoteSegment:
     closed: bool = False
     mark: AppendMark = NO_MARK  # of the last append that has succeeded
     needless: bool = False  # the trimmer deletes it, or has
+    cipher: SegmentCipher | None = None
 
 
 class RemoteSegments:
@@ -68,15 +71,15 @@ class RemoteSegments:
 
     def __init__(
         self, dfs: Dfs, layout: RemoteLayout, epoch: int, clock: Clock, wal_name: Callable[[], str],
-        recovery_deadline_s: float, numbers: Iterator[int], pair: str,
+        recovery_deadline_s: float, numbers: Iterator[int], pair: str, keys: Keyring = NO_KEYS,
     ) -> None:
-        """`pair`: for the headers. `numbers`: for the names of segments, and never one twice in an epoch, whoever the writer: a
-        DFS that went back may have a file of before, which must not be taken for another one."""
+        """`pair`, `keys`: for the headers. `numbers`: for the names of segments, and never one twice in an epoch, whoever the
+        writer: a DFS that went back may have a file of before, which must not be taken for another one."""
         self.known: list[RemoteSegment] = []
         self._dfs, self._layout, self._epoch, self._clock = dfs, layout, epoch, clock
         self._wal_name, self._recovery_deadline_s = wal_name, recovery_deadline_s
         self._numbers, self._number = numbers, next(numbers)
-        self._pair = pair
+        self._pair, self._keys = pair, keys
         self._releasing: set[asyncio.Task[None]] = set()
         self._unchecked: RemoteSegment | None = None
         self._uncertain: set[str] = set()  # paths whose creation failed, or seemed to
@@ -131,9 +134,15 @@ class RemoteSegments:
 
     def header(self, segment: RemoteSegment, first_seq: int) -> bytes:
         """Returns what must be durable in the segment before its first frame, with the sequence `first_seq`, is sent."""
-        data = encode_header(SegmentHeader(self._layout.log, self._epoch, first_seq, segment.wal_name, ALIGNMENT, self._pair))
+        header = SegmentHeader(self._layout.log, self._epoch, first_seq, segment.wal_name, ALIGNMENT, self._pair)
+        header, segment.cipher = encrypted(header, self._keys)
+        data = encode_header(header)
         segment.first_seq, segment.last_seq, segment.bytes = first_seq, first_seq - 1, len(data)
         return data
+
+    def stored_bytes(self, frame: Frame) -> int:
+        """The length of a frame in a segment, with its padding. HOT."""
+        return aligned(len(frame.data) + self._keys.added_bytes, ALIGNMENT)
 
     async def finish(self, segment: RemoteSegment) -> None:
         """Close a segment that is full; by lease recovery when its writer cannot. Raises DfsError: call again."""
@@ -219,11 +228,6 @@ def went_back(path: str, size: int | None) -> LogGap:
     )
 
 
-def stored(frames: Iterable[Frame]) -> bytes:
-    """The bytes of `frames` in a segment. HOT."""
-    return encode_frames(frames, ALIGNMENT)
-
-
-def stored_bytes(frame: Frame) -> int:
-    """The length of a frame in a segment, with its padding. HOT."""
-    return aligned(len(frame.data), ALIGNMENT)
+def stored(frames: Iterable[Frame], segment: RemoteSegment) -> bytes:
+    """The bytes of `frames` behind what was sent to `segment`. HOT."""
+    return encode_frames(frames, ALIGNMENT, segment.bytes, segment.cipher)

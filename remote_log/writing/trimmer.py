@@ -24,6 +24,7 @@ from remote_log.layout import RemoteLayout
 from remote_log.writing.left_out import Aside, LeftOut
 from remote_log.writing.segments import went_back
 from remote_log.writing.writer import RemoteWriter, SegmentInfo
+from storage.log.encryption import NO_KEYS, Keyring
 from twinlog.errors import DamagedLog, DfsError, TwinlogError
 
 
@@ -42,9 +43,11 @@ class Writers(Protocol):
 class Trimmer:
     """Trims one epoch of one log, which is open. Remembers the last sequence of each segment that another writer left."""
 
-    def __init__(self, dfs: Dfs, layout: RemoteLayout, epoch: int, start_seq: int, aside: Aside) -> None:
-        """`start_seq`: the first sequence of this epoch."""
-        self._aside = aside
+    def __init__(
+        self, dfs: Dfs, layout: RemoteLayout, epoch: int, start_seq: int, aside: Aside, keys: Keyring = NO_KEYS
+    ) -> None:
+        """`start_seq`: the first sequence of this epoch. `keys`: of what it reads before it deletes it."""
+        self._aside, self._keys = aside, keys
         self._dfs, self._layout, self._epoch, self._start_seq = dfs, layout, epoch, start_seq
         self._recovering: set[str] = set()
         self._last_seqs: dict[str, int] = {}
@@ -104,7 +107,7 @@ class Trimmer:
         damaged one goes to `damaged`, until the peer has all of its epoch anyhow; one that is open gets its lease recovered,
         and a later round finds it closed."""
         older = [path for epoch, paths in epochs.items() if epoch < self._epoch for path in paths]
-        left_out, looked = LeftOut(self._dfs, self._layout, self._aside), dict[str, int]()
+        left_out, looked = LeftOut(self._dfs, self._layout, self._aside, self._keys), dict[str, int]()
         for path in sorted(set(older) - set(self._last_seqs), key=lambda each: (self._failures.get(each, 0), each)):
             try:
                 if not await self._dfs.is_closed(path):
@@ -155,7 +158,7 @@ class Trimmer:
             if writers.remote is None and not writers.making_remote:
                 await self._recover(path)
             return None
-        frames = await read_segment(self._dfs, self._layout, path)
+        frames = await read_segment(self._dfs, self._layout, path, keys=self._keys)
         self._last_seqs[path] = max((frame.last_seq for frame in frames), default=0)
         return self._last_seqs[path]
 

@@ -26,11 +26,12 @@ import msgspec
 from remote_log.dfs.port import Dfs
 from remote_log.dfs.retrying import retrying
 from remote_log.layout import RemoteLayout
-from remote_log.writing.segments import AppendMark, RemoteSegment, RemoteSegments, mark_of, stored, stored_bytes
+from remote_log.writing.segments import AppendMark, RemoteSegment, RemoteSegments, mark_of, stored
 from storage.cancellation import unless_asked
 from storage.clock import Clock
+from storage.log.encryption import NO_KEYS, Keyring, LogKey
 from storage.log.frame import Frame
-from storage.settings import KIB, MIB, Within
+from storage.settings import KIB, MIB, KeyReferences, Within
 from twinlog.errors import DfsError, Fenced, LogGap, TwinlogError, Unavailable
 
 ENDS = Fenced, LogGap  # what a writer does not try again
@@ -43,6 +44,7 @@ class RemoteWriterSettings:
     retry_first_s: Annotated[float, Within(0.001, 60)] = 0.05
     retry_max_s: Annotated[float, Within(0.001, 600)] = 2.0
     lease_recovery_deadline_s: Annotated[float, Within(0.1, 3600)] = 60.0  # of one attempt to close a segment
+    encryption_keys: Annotated[tuple[LogKey, ...], KeyReferences()] = ()  # the first one writes, all read; empty: plain
 
 
 class SegmentInfo(msgspec.Struct, frozen=True, gc=False):
@@ -87,14 +89,16 @@ class RemoteWriter:
     def __init__(
         self, dfs: Dfs, layout: RemoteLayout, epoch: int, clock: Clock, settings: RemoteWriterSettings, *,
         on_synced: Callable[[int, float], None], on_ended: Callable[[TwinlogError], None], wal_name: Callable[[], str],
-        numbers: Iterator[int] | None = None, pair: str = "",
+        numbers: Iterator[int] | None = None, pair: str = "", keys: Keyring = NO_KEYS,
     ) -> None:
-        """`numbers`: of its segments, shared by all writers of one epoch; None: it is the only one. `pair`: for the headers."""
+        """`numbers`: of its segments, shared by all writers of one epoch; None: it is the only one. `pair`, `keys`: for the
+        headers."""
         self.trouble: TwinlogError | None = None
         self._clock, self._settings = clock, settings
         self._on_synced, self._on_ended = on_synced, on_ended
         deadline_s = settings.lease_recovery_deadline_s
-        self._segments = RemoteSegments(dfs, layout, epoch, clock, wal_name, deadline_s, numbers or count(), pair)
+        self._segments = RemoteSegments(dfs, layout, epoch, clock, wal_name, deadline_s, numbers or count(), pair, keys)
+        self._stored_bytes = self._segments.stored_bytes
         self._segment: RemoteSegment | None = None
         self._next: RemoteSegment | None = None
         self._opening_next: asyncio.Task[None] | None = None
@@ -135,7 +139,7 @@ class RemoteWriter:
         if not self._pending:
             self._pending_since_s = self._clock.monotonic_s()
         self._pending.append(frame)
-        self._pending_bytes += stored_bytes(frame)
+        self._pending_bytes += self._stored_bytes(frame)
         self._next_seq = frame.last_seq + 1
         if not self._pump_due:
             self._pump_due = True
@@ -202,7 +206,7 @@ class RemoteWriter:
                 return
             frames, size = self._take_group()
             try:
-                self._send(segment, frames, stored(frames), size)
+                self._send(segment, frames, stored(frames, segment), size)
             except Exception as error:  # none of it is on its way, and what came behind it would prove it all the same
                 self._take_back([*frames, *self._pending], self._pending_since_s)
                 self._failed(error)
@@ -220,7 +224,7 @@ class RemoteWriter:
         frames = self._first_group()
         for _ in frames:
             self._pending.popleft()
-        size = sum(map(stored_bytes, frames))
+        size = sum(map(self._stored_bytes, frames))
         self._pending_bytes -= size
         return frames, size
 
@@ -317,7 +321,7 @@ class RemoteWriter:
         assert segment.writer is not None
         last = group[-1]
         segment.last_seq = max(segment.last_seq, last.last_seq)
-        data = stored(group)
+        data = stored(group, segment)
         segment.bytes += len(data)
         started_s = self._clock.monotonic_s()
         await segment.writer.append(data)
@@ -332,7 +336,7 @@ class RemoteWriter:
         group: list[Frame] = []
         size = 0
         for frame in self._pending:
-            size += stored_bytes(frame)
+            size += self._stored_bytes(frame)
             if group and (size > self._settings.segment_bytes or frame.epoch != group[0].epoch):
                 break
             group.append(frame)
@@ -341,7 +345,7 @@ class RemoteWriter:
     # ---- small parts
     def _take_back(self, frames: list[Frame], since_s: float) -> None:
         self._pending = deque(frames)
-        self._pending_bytes = sum(map(stored_bytes, frames))
+        self._pending_bytes = sum(map(self._stored_bytes, frames))
         self._pending_since_s = since_s
 
     async def _retrying(self, attempt: Callable[[], Awaitable[None]]) -> None:

@@ -59,10 +59,12 @@ JOBS = {
     }),
     "reconcile": JobKind("spark_jobs.reconcile.job", True, "what became of records that a rejoin put aside; which are lost", {
         "tail": "reconcile what? give --set tail=PATH: a quarantine's .frames file or its folder, or its manifest",
+        "encryption_keys": "",
     }),
     "replay": JobKind("spark_jobs.replay.job", False, "a log, in parallel, into a new storage; byte by byte the engine's own", {
         "log": "replay what? give --set log=FOLDER, or log=hdfs://...", "base": "",
         "into": "replay into what? give --set into=FOLDER, which must not exist", "webhdfs": "", "user": "",
+        "encryption_keys": "",
     }),
 }
 

@@ -135,7 +135,9 @@ def _of_site(path: Path, keys: _Keys) -> AuditedPair:
         raise _unfit(path, f"is site {own.name!r} with the peer {name!r}: a pair is a and b")
     remote_log, hdfs = _remote_log(keys, "dfs.peer")
     url = keys.text("peer.advertised_url", "") or keys.text("peer.url")
-    peer = SiteSource(name, url.rstrip("/"), remote_log=remote_log, hdfs=hdfs, tls=own.tls)
+    peer = SiteSource(
+        name, url.rstrip("/"), remote_log=remote_log, hdfs=hdfs, tls=own.tls, remote_log_keys=own.remote_log_keys,
+    )
     return AuditedPair(keys.text("pair"), own.name, {own.name: own, name: peer})
 
 
@@ -148,6 +150,7 @@ def _own_source(keys: _Keys) -> SiteSource:
     remote_log, hdfs = _remote_log(keys, "dfs.own")
     return SiteSource(
         keys.text("site"), url.rstrip("/"), str(keys.file), wal=str(data / WAL_FOLDER), remote_log=remote_log, hdfs=hdfs,
+        wal_keys=keys.references("wal.encryption_keys"), remote_log_keys=keys.references("remote_log.encryption_keys"),
         engine=engine, engine_url=_engine_url(keys, engine, data), tls=_tls(keys),
     )
 
@@ -240,6 +243,16 @@ class _Keys:
             except OSError as error:
                 raise _unfit(self.file, f"takes {key} from {path}, which cannot be read: {reason(error)}") from error
         return raw
+
+    def references(self, key: str) -> str:
+        """Returns the references to keys of a log, those to files beside the file: no key is read here."""
+        given = self._environ.get(PREFIX + key.replace(".", "__").upper(), self._found(key)) or ()
+        found = given.split(",") if isinstance(given, str) else [str(each) for each in given]
+        return ",".join(self._absolute(each.strip()) for each in found)
+
+    def _absolute(self, reference: str) -> str:
+        key_id, _, path = reference.partition("=file:")
+        return f"{key_id}=file:{(self.file.parent / Path(path).expanduser()).resolve()}" if path else reference
 
     def _found(self, key: str) -> Any:
         value: Any = self._table

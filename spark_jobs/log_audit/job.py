@@ -28,7 +28,19 @@ from spark_jobs.log_audit.charts import Lane, lag, lag_chart, timeline
 from spark_jobs.log_audit.missing import BROKEN_LINK, GAP, missing
 from spark_jobs.logs import runs
 from spark_jobs.logs.columns import RUN, SEGMENT
-from spark_jobs.logs.files import PATH, USER, WEB_PORT, WEBHDFS, LocalStore, LogFolder, Store, list_log, place_of
+from spark_jobs.logs.files import (
+    KEYS,
+    PATH,
+    USER,
+    WEB_PORT,
+    WEBHDFS,
+    LocalStore,
+    LogFolder,
+    Store,
+    list_log,
+    place_of,
+    whole_log,
+)
 from spark_jobs.logs.walk import (
     DAMAGED,
     EPOCH,
@@ -174,10 +186,12 @@ def _facts(request: JobRequest, remarks: list[str]) -> Mapping[str, Mapping[str,
 def _place(site: SiteSource, log: str) -> LogFolder | None:
     """Returns the place of the site's WAL, or of the remote log on its DFS; None where that is not known."""
     if log == WAL:
-        return place_of({PATH: site.wal}) if site.wal else None
+        return place_of({PATH: site.wal, KEYS: site.wal_keys}) if site.wal else None
     if not site.remote_log:
         return None
-    return place_of({PATH: site.remote_log, WEBHDFS: _name_nodes(site.hdfs), USER: site.hdfs.get("user", "")})
+    return place_of({
+        PATH: site.remote_log, WEBHDFS: _name_nodes(site.hdfs), USER: site.hdfs.get("user", ""), KEYS: site.remote_log_keys,
+    })
 
 
 def _name_nodes(hdfs: Mapping[str, str]) -> str:
@@ -202,8 +216,9 @@ def _read(
     if not list_log(place).segments:
         remarks.append(f"the {log} {'of' if log == WAL else 'on'} {site} ({place.path}) holds no segment")
         return None
+    whole_log(place)  # a key that is missing is no finding
     progress.step(f"reading the {log} {'of' if log == WAL else 'on'} {site}")
-    options = {"view": "runs", PATH: place.path, WEBHDFS: place.webhdfs, USER: place.user}
+    options = {"view": "runs", **place.options}
     view = spark.read.format(FORMAT).options(**options).load().persist(StorageLevel.MEMORY_AND_DISK)
     return audited(spark, site, log, place, view)
 

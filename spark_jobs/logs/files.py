@@ -3,7 +3,8 @@
 A log is the folder of a WAL (files `<epoch>-<index>`), or one of a remote log (`claims`, and a folder for each epoch with files
 `<wal-name>.<n>`), as storage/log/segment.py and remote_log/layout.py name them.
 What always holds: a place is picklable and opens nothing by itself, so executors make their own client; segments are listed
-in the order in which they were made; what is no segment is left alone; a wrong place is an error that names the option.
+in the order in which they were made; what is no segment is left alone; a wrong place is an error that names the option. Keys
+are given by reference alone, and read where they are needed: no option, plan or pickle holds one.
 """
 
 from __future__ import annotations
@@ -17,10 +18,19 @@ from typing import Any, Literal, NamedTuple, Protocol
 from urllib.parse import urlsplit
 
 from remote_log.layout import RemoteLayout
-from storage.log.segment import HEADER_BYTES, commonest, pairs_named, parse_remote_name, parse_wal_name
-from twinlog.errors import ConfigError, DfsError, InvalidInput, NotFound, reason, words
+from storage.log.encryption import Keyring, SegmentCipher, log_keys
+from storage.log.segment import (
+    HEADER_BYTES_MAX,
+    cipher_of,
+    commonest,
+    pairs_named,
+    parse_header,
+    parse_remote_name,
+    parse_wal_name,
+)
+from twinlog.errors import BrokenHeader, ConfigError, DfsError, InvalidInput, NotFound, reason, words
 
-PATH, WEBHDFS, USER = "path", "webhdfs", "user"  # options of the read
+PATH, WEBHDFS, USER, KEYS = "path", "webhdfs", "user", "encryption_keys"  # options of the read
 CLAIMS = "claims"
 WEB_PORT = 9870  # of a NameNode, where Hadoop has it when nobody says otherwise
 TIMEOUT_S = 30.0
@@ -46,14 +56,30 @@ class Store(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LogFolder:
-    """Folder of a log. `webhdfs`: addresses of NameNodes, separated by commas; empty: a folder of this machine."""
+    """Folder of a log. `webhdfs`: addresses of NameNodes, separated by commas; empty: a folder of this machine. `keys`:
+    references to the keys of an encrypted one, as in a site's file, separated by commas."""
 
     path: str
     webhdfs: str = ""
     user: str = ""
+    keys: str = ""
 
     def store(self) -> Store:
         return _webhdfs(self.webhdfs, self.user) if self.webhdfs else LocalStore()
+
+    @property
+    def options(self) -> dict[str, str]:
+        """Returns the options of a read of this place."""
+        return {PATH: self.path, WEBHDFS: self.webhdfs, USER: self.user, KEYS: self.keys}
+
+    def keyring(self) -> Keyring:
+        """Raises InvalidInput."""
+        return _keyring(self.keys)
+
+    def cipher(self, store: Store, name: str) -> SegmentCipher | None:
+        """Returns what opens a segment's frames; None: they are plain. Raises BrokenHeader, KeyUnavailable, as the store."""
+        header = parse_header(store.read(f"{self.folder.rstrip('/')}/{name}", 0, HEADER_BYTES_MAX))
+        return cipher_of(header, self.keyring(), self.file(name))
 
     @property
     def folder(self) -> str:
@@ -96,11 +122,34 @@ def place_of(options: Mapping[str, str]) -> LogFolder:
     if address.scheme not in ("", "file", "hdfs"):
         raise InvalidInput(f"the option {PATH} is {path!r}: a folder or an hdfs:// address is wanted")
     if address.scheme != "hdfs":
-        return LogFolder(address.path if address.scheme else path)
+        return LogFolder(address.path if address.scheme else path, keys=options.get(KEYS, ""))
     web = options.get(WEBHDFS, "")
     if not web and not address.hostname:
         raise InvalidInput(f"the option {PATH} is {path!r}, which names no host: give the option {WEBHDFS}")
-    return LogFolder(path, web or f"http://{address.hostname}:{WEB_PORT}", options.get(USER, ""))
+    return LogFolder(path, web or f"http://{address.hostname}:{WEB_PORT}", options.get(USER, ""), options.get(KEYS, ""))
+
+
+@lru_cache
+def _keyring(references: str) -> Keyring:
+    """Returns the keys of this process: an executor resolves the references by itself."""
+
+    def resolved(reference: str) -> str:
+        scheme, _, name = reference.partition(":")
+        if scheme == "env":
+            if name not in os.environ:
+                raise ValueError(f"refers to the environment variable {name}, which is not set")
+            return os.environ[name]
+        try:
+            with open(os.path.expanduser(name), encoding="utf-8") as file:
+                return file.read()
+        except (OSError, UnicodeDecodeError) as error:
+            raise ValueError(f"refers to the file {name}, which cannot be read: {words(error)}") from error
+
+    try:
+        named = [part.strip() for part in references.split(",") if part.strip()]
+        return Keyring(f"the option {KEYS} (an audit takes it from the site's file)", log_keys(named, resolved))
+    except ValueError as error:
+        raise InvalidInput(f"the option {KEYS} {words(error)}") from error
 
 
 def list_log(place: LogFolder) -> Log:
@@ -121,21 +170,25 @@ def list_log(place: LogFolder) -> Log:
 
 
 def whole_log(place: LogFolder) -> Log:
-    """As `list_log`, of a log that must not be empty. Raises NotFound too."""
+    """As `list_log`, of a log that must not be empty. Raises NotFound and KeyUnavailable too."""
     log = list_log(place)
     if not log.segments:
         what = "is empty" if not log.kind else "is a remote log without any segment"
         raise NotFound(f"{place.path} (option {PATH}) {what}: there is nothing to read")
-    pair = commonest(pairs_named(_heads(log)))
+    heads = dict(_heads(log))
+    for name, head in heads.items():  # at once, and not by the first task
+        with suppress(BrokenHeader):
+            cipher_of(parse_header(head), place.keyring(), place.file(name))
+    pair = commonest(pairs_named(heads.values()))
     return replace(log, segments=tuple(replace(segment, pair=pair) for segment in log.segments))
 
 
-def _heads(log: Log) -> Iterator[bytes]:
-    """The headers of some segments, evenly over the log; what cannot be read is the audit's to say."""
+def _heads(log: Log) -> Iterator[tuple[str, bytes]]:
+    """Names and headers of some segments, evenly over the log; what cannot be read is the audit's to say."""
     store, step = log.place.store(), -(-len(log.segments) // _HEADS_MAX)
     for segment in log.segments[::step]:
         with suppress(OSError, DfsError):
-            yield store.read(f"{log.place.folder.rstrip('/')}/{segment.name}", 0, HEADER_BYTES)
+            yield segment.name, store.read(f"{log.place.folder.rstrip('/')}/{segment.name}", 0, HEADER_BYTES_MAX)
 
 
 def _wal_segments(names: Sequence[str], lengths: Mapping[str, int]) -> tuple[Segment, ...]:

@@ -1,7 +1,8 @@
 """The headers of many frames at once, as one array: what storage/log/frame.py's `sound_header` takes frame by frame.
 
-What always holds: `sound_offsets` ends exactly where `sound_header` would find the first frame that is not sound, so it is only
-faster. A log of single rows has a frame for every 200 bytes: taken one by one they cost several times what their CRCs do.
+What always holds: `sound_offsets` ends exactly where `sound_header` would find the first frame that is not sound, encrypted or
+not, so it is only faster. A log of single rows has a frame for every 200 bytes: taken one by one they cost several times what
+their CRCs do.
 This module is pure.
 """
 
@@ -14,7 +15,7 @@ import crc32c
 import numpy as np
 from numpy.typing import NDArray
 
-from storage.log.frame import HEADER_BYTES, MAGIC, PAYLOAD_BYTES_MAX, VERSION, Flags
+from storage.log.frame import HEADER_BYTES, MAGIC, PAYLOAD_BYTES_MAX, TAG_BYTES, VERSION, Flags
 from storage.log.segment import aligned
 
 Headers: TypeAlias = NDArray[np.void]
@@ -93,7 +94,7 @@ def _sound(data: bytes, headers: Headers, offsets: Offsets, ends: Offsets) -> ND
     fields[places] = 0
     view, crc = memoryview(piece), crc32c.crc32c
     crcs = [crc(view[at:to]) for at, to in zip(places.tolist(), (ends - begin).tolist(), strict=True)]
-    plain = (headers["count"] > 0) & (headers["payload_bytes"] <= PAYLOAD_BYTES_MAX)
+    plain = (headers["count"] > 0) & (headers["payload_bytes"] <= PAYLOAD_BYTES_MAX + TAG_BYTES)
     known = (headers["version"] == VERSION) & (headers["flags"] & _UNKNOWN_FLAGS == 0)
     sound: NDArray[np.bool_] = (np.array(crcs, np.uint32) == headers["crc"]) & plain & known
     return sound

@@ -16,7 +16,6 @@ from spark_jobs.logs.columns import TakenFrame, record_batch
 from spark_jobs.logs.files import LogFolder, Segment, Store
 from spark_jobs.logs.ranges import Ranges
 from spark_jobs.logs.walk import DAMAGED, MISPLACED, UNREADABLE, Walk
-from storage.log.frame import parse_frame
 from twinlog.errors import DamagedLog
 
 BATCH_RECORDS = 10_000
@@ -48,7 +47,7 @@ def records(
     for offset, epoch, first, last in zip(found.offsets.tolist(), epochs, firsts, found.last_seqs.tolist(), strict=True):
         if not ranges.epoch.has(epoch) or not ranges.seq.meets(first, last):
             continue
-        frame = parse_frame(data, offset)
+        frame = found.frame_at(data, offset)
         places = _wanted(frame.records, ranges.table)
         if places == []:
             continue

@@ -1,7 +1,8 @@
 """The views `log`, `frames` and `runs` of the data source: a WAL or a remote log as a table.
 
 Options: `path` (folder, or hdfs:// address, of the log), `webhdfs` (addresses of NameNodes, separated by commas; without it
-port 9870 of the path's host), `user` (on HDFS), `site` (what the column of that name says).
+port 9870 of the path's host), `user` (on HDFS), `site` (what the column of that name says), `encryption_keys` (of an encrypted
+log: references as in a site's file, `ID=file:PATH` or `ID=env:NAME`, separated by commas; each executor resolves them).
 What always holds: a task reads whole segments, small ones together; every CRC is checked; where filters are pushed
 (reading.py), of `log` only the payloads of frames that may hold wanted records are decoded; only columns of the schema are
 made (give the read a schema of fewer columns).
@@ -116,7 +117,7 @@ class RecordsReader(_SegmentsReader):
             data = read_segment(store, place, segment)
         except FileNotFoundError:
             return  # trimmed since it was listed
-        found = walk(data, place.file(segment.name), segment)
+        found = walk(data, place.file(segment.name), segment, place.keyring())
         raise_damage(found, place, segment)
         yield from records(data, found, segment, self._site, self._schema, self._ranges)
 
@@ -138,7 +139,7 @@ class FramesReader(_SegmentsReader):
             detail = f"it cannot be read: {words(error)}"
             found = Walk(marks=[Mark(UNREADABLE, 0, segment.length, segment.epoch, detail=detail)])
         else:
-            found = walk(data, place.file(segment.name), segment)
+            found = walk(data, place.file(segment.name), segment, place.keyring())
         yield mark_batch(found, segment, self._site, self._schema)
         if len(found.frames):
             yield self._batch_of(found, segment, self._site, self._schema)
@@ -186,7 +187,7 @@ def _head(log: Log, segment: Segment) -> tuple[int | None, int | None]:
     except (OSError, DfsError, LogError):
         return None, None  # whoever reads it will say so
     try:
-        frame = sound_header(memoryview(data), header.begin)
+        frame = sound_header(memoryview(data), header.begin, sealed=True)
     except (BrokenFrame, LogError):
         return header.first_seq, None
     return header.first_seq, frame[6] if frame[5] == header.epoch else None

@@ -14,7 +14,7 @@ from pyspark.sql import functions as f
 
 from spark_jobs.job import FORMAT
 from spark_jobs.logs.columns import FRAME, FRAMES_SCHEMA
-from spark_jobs.logs.files import PATH, USER, WEBHDFS, LogFolder
+from spark_jobs.logs.files import LogFolder, whole_log
 from spark_jobs.logs.walk import DAMAGED, GONE, MISPLACED, UNREADABLE
 from storage.log.chain import standing, tail_after
 from storage.log.frame import Frame
@@ -28,28 +28,27 @@ _BAD = (DAMAGED, MISPLACED, UNREADABLE, GONE)
 
 
 class PlacedFrame(Frame):
-    """A frame's header, and where the whole of it stands. `data` is no frame here: CRC and length, which distinguish two."""
+    """A frame's header, and where the whole of it stands. `data` is no frame here: CRC and time, which distinguish two.
+    `length`: of the whole of it in its file, in bytes; it differs where one segment is encrypted."""
 
-    __slots__ = ("offset", "segment")
+    __slots__ = ("length", "offset", "segment")
 
     def __init__(self, row: dict[str, Any]) -> None:
         super().__init__(
             log=row["log"], epoch=row["epoch"], first_seq=row["seq"], count=row["last_seq"] - row["seq"] + 1,
             previous=row["previous"], timestamp=row["timestamp"], committed=row["committed"], flags=row["flags"],
-            data=row["crc"].to_bytes(8, "little") + (row["end"] - row["offset"]).to_bytes(8, "little"),
+            data=row["crc"].to_bytes(8, "little") + row["timestamp"].to_bytes(8, "little"),
         )
         self.segment: str = row["segment"]
         self.offset: int = row["offset"]
-
-    @property
-    def length(self) -> int:
-        """The size of the whole frame, in bytes."""
-        return int.from_bytes(self.data[8:], "little")
+        self.length: int = row["end"] - row["offset"]
 
 
 def placed_frames(spark: SparkSession, place: LogFolder) -> list[PlacedFrame]:
-    """Every sound frame of the log, copies too, in the order of its segments. Raises DamagedLog, NotFound, DfsError."""
-    options = {"view": "frames", PATH: place.path, WEBHDFS: place.webhdfs, USER: place.user}
+    """Every sound frame of the log, copies too, in the order of its segments. Raises DamagedLog, NotFound, DfsError,
+    KeyUnavailable."""
+    whole_log(place)  # what is wrong with the place or its keys is said here, and not by Spark
+    options = {"view": "frames", **place.options}
     schema = FRAMES_SCHEMA.__class__([FRAMES_SCHEMA[name] for name in _COLUMNS])
     view = spark.read.format(FORMAT).options(**options).schema(schema).load()
     wanted = view.where(f.col("entry").isin(FRAME, *_BAD)).orderBy("ordinal", "offset")

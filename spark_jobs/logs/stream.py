@@ -23,7 +23,7 @@ from spark_jobs.logs.ranges import Ranges
 from spark_jobs.logs.records import raise_damage, records
 from spark_jobs.logs.walk import Walk, add_frames, walk
 from storage.log.frame import MAGIC
-from storage.log.segment import HEADER_BYTES, parse_header
+from storage.log.segment import HEADER_BYTES, HEADER_BYTES_MAX, cipher_of, parse_header
 from twinlog.errors import BrokenHeader, DamagedLog, LogGap, NotFound
 
 Offset = dict[str, Any]
@@ -75,10 +75,11 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, PiecePartition)
         end, name = partition.end, partition.segment.name
-        header = parse_header(_read(self._place, partition.segment, 0, HEADER_BYTES))
+        header = parse_header(_read(self._place, partition.segment, 0, HEADER_BYTES_MAX))
         begin = max(partition.begin, header.begin)
         data = _read(self._place, partition.segment, begin, end - begin)
-        found = Walk(alignment=header.alignment)
+        cipher = cipher_of(header, self._place.keyring(), self._place.file(name))
+        found = Walk(alignment=header.alignment, cipher=cipher, begin=begin)
         reached = begin + add_frames(data, 0, found)
         if reached != end:
             file = self._place.file(name)
@@ -128,7 +129,7 @@ def _grown(place: LogFolder, segment: Segment, end: int) -> tuple[int, Walk]:
     try:
         if end > HEADER_BYTES and not _has_more(place, segment, end):  # most segments, at most looks
             return end, Walk()
-        header = parse_header(_read(place, segment, 0, HEADER_BYTES))
+        header = parse_header(_read(place, segment, 0, HEADER_BYTES_MAX))
         begin, found = max(end, header.begin), Walk(alignment=header.alignment)
         if not _has_more(place, segment, begin):
             return begin, found
@@ -149,7 +150,7 @@ def _has_more(place: LogFolder, segment: Segment, at: int) -> bool:
 
 def _check(place: LogFolder, segment: Segment) -> None:
     """Raises the damage of a segment; a write on its way and a torn tail pass."""
-    raise_damage(walk(_read(place, segment, 0, None), place.file(segment.name), segment), place, segment)
+    raise_damage(walk(_read(place, segment, 0, None), place.file(segment.name), segment, place.keyring()), place, segment)
 
 
 def _read(place: LogFolder, segment: Segment, offset: int, length: int | None) -> bytes:

@@ -2,7 +2,9 @@
 
 What always holds: nothing that stands in a file makes this raise. What is no sound frame becomes a mark that names its offset:
 `torn` where nothing proves that it ever was durable (so readers end there, and so does this), `damaged` where a later frame
-does; then the walk continues at the next sound frame. The proof is storage/log/segment.py's.
+does; then the walk continues at the next sound frame. The proof is storage/log/segment.py's. Frames of an encrypted segment are
+opened, and shown with flags and CRC as the other log has them; `damaged` is one whose tag does not fit. A key that is missing
+is the one thing that raises.
 """
 
 from __future__ import annotations
@@ -17,8 +19,9 @@ from numpy.typing import NDArray
 from spark_jobs.logs.files import Segment
 from spark_jobs.logs.headers import HEADER, Headers, Offsets, headers_at, sound_offsets
 from storage.log.chain import misplaced
+from storage.log.encryption import NO_KEYS, Keyring, SegmentCipher, read_frame
 from storage.log.frame import HEADER_BYTES as FRAME_HEADER_BYTES
-from storage.log.frame import parse_frame, sound_header
+from storage.log.frame import Flags, Frame, sound_header
 from storage.log.record import RecordKind, decode_epoch_start
 from storage.log.segment import (
     HEADER_BYTES,
@@ -26,6 +29,7 @@ from storage.log.segment import (
     SegmentHeader,
     aligned,
     attests,
+    cipher_of,
     is_padding,
     parse_header,
     parse_remote_name,
@@ -33,7 +37,7 @@ from storage.log.segment import (
     seq_of,
     sound_frames,
 )
-from twinlog.errors import BrokenFrame, BrokenHeader, DamagedLog, LogError
+from twinlog.errors import BrokenFrame, BrokenHeader, DamagedLog, KeyUnavailable, LogError
 
 TORN, DAMAGED, MISPLACED, UNREADABLE, GONE, EPOCH = "torn", "damaged", "misplaced", "unreadable", "gone", "epoch"
 OUT_OF_ORDER, REPEATED, TIME_BACK = "out-of-order", "repeated", "time-went-back"
@@ -55,13 +59,19 @@ class Mark(NamedTuple):
 @dataclass(slots=True)
 class Walk:
     """`header` None: there is none that can be read. Frame i has header `frames[i]` and begins at `offsets[i]`. `alignment`: of
-    the segment's frames, in bytes."""
+    the segment's frames, in bytes. `cipher`: of an encrypted one. `begin`: where the walked bytes begin in their file."""
 
     header: SegmentHeader | None = None
     alignment: int = 1
     frames: Headers = field(default_factory=lambda: np.empty(0, HEADER))
     offsets: Offsets = field(default_factory=lambda: np.empty(0, np.int64))
     marks: list[Mark] = field(default_factory=list)
+    cipher: SegmentCipher | None = None
+    begin: int = 0
+
+    def frame_at(self, data: bytes, offset: int) -> Frame:
+        """Raises as `read_frame`."""
+        return read_frame(data, offset, self.cipher, self.begin + offset)
 
     @property
     def last_seqs(self) -> Offsets:
@@ -81,14 +91,18 @@ class Walk:
     @property
     def end(self) -> int:
         """Behind the last frame; where the first one of a file should begin when there is none."""
-        return int(self.ends[-1]) if len(self.frames) else aligned(HEADER_BYTES, self.alignment)
+        if len(self.frames):
+            return int(self.ends[-1])
+        return self.header.begin if self.header is not None else aligned(HEADER_BYTES, self.alignment)
 
 
-def walk(data: bytes, file: str, segment: Segment) -> Walk:
-    """The frames and marks of one whole file. `file`: its path, for messages."""
+def walk(data: bytes, file: str, segment: Segment, keys: Keyring = NO_KEYS) -> Walk:
+    """The frames and marks of one whole file. `file`: its path, for messages. Raises KeyUnavailable."""
     found = Walk()
     try:
         header, offset = _header(data, file, segment, found)
+        if found.header is not None:
+            found.cipher = cipher_of(found.header, keys, file)
         while header is not None:
             offset = add_frames(data, offset, found)
             if data[offset:] == bytes(max(0, len(data) - offset)):
@@ -98,7 +112,10 @@ def walk(data: bytes, file: str, segment: Segment) -> Walk:
                 break
             offset = sound
         if header is not None:
+            _unseal(data, found)
             _check(data, header, segment, found)
+    except KeyUnavailable:
+        raise
     except LogError as error:  # so much noise that nothing can be proven, or a format of another release
         begin = found.end
         kind = DAMAGED if isinstance(error, DamagedLog) else UNREADABLE
@@ -116,8 +133,26 @@ def add_frames(data: bytes, offset: int, found: Walk) -> int:
     found.offsets = np.concatenate((found.offsets, offsets))
     found.frames = np.concatenate((found.frames, headers_at(data, offsets)))
     with suppress(BrokenFrame):
-        sound_header(memoryview(data), end)  # what ended them may be a format of another release
+        sound_header(memoryview(data), end, sealed=True)  # what ended them may be a format of another release
     return end
+
+
+def _unseal(data: bytes, found: Walk) -> None:
+    """Opens each frame, so that header and CRC are those of the other log; what cannot be opened is marked, and left out."""
+    sealed = found.frames["flags"] & np.uint8(Flags.ENCRYPTED) != 0
+    if found.cipher is None and not sealed.any():
+        return
+    kept = np.ones(len(found.frames), np.bool_)
+    for place in range(len(found.frames)):
+        if found.cipher is None and not sealed[place]:
+            continue
+        try:
+            frame = found.frame_at(data, int(found.offsets[place]))
+            found.frames["crc"][place], found.frames["flags"][place] = frame.crc, frame.flags
+        except LogError as error:
+            kept[place] = False
+            found.marks.append(_frame_mark(DAMAGED, found, place, error.message))
+    found.frames, found.offsets = found.frames[kept], found.offsets[kept]
 
 
 def _header(data: bytes, file: str, segment: Segment, found: Walk) -> tuple[SegmentHeader | None, int]:
@@ -221,8 +256,7 @@ def _frame_mark(kind: str, found: Walk, place: int, said: str) -> Mark:
 
 def _epoch_start(data: bytes, offset: int, found: Walk) -> None:
     """A mark when the frame at `offset`, the first of its epoch in this file, is the epoch's start."""
-    frame = parse_frame(data, offset)
-    end = offset + len(frame.data)
+    frame, end = found.frame_at(data, offset), int(found.ends[np.searchsorted(found.offsets, offset)])
     try:
         record = frame.records[0]
         if record.kind != RecordKind.EPOCH_START:

@@ -16,7 +16,7 @@ from pyspark.sql import functions as f
 
 from spark_jobs.compare.checks import check_moments
 from spark_jobs.job import FORMAT, JobProgress, JobRequest, Outcome, SiteSource
-from spark_jobs.logs.files import PATH, LogFolder, list_log, place_of
+from spark_jobs.logs.files import KEYS, PATH, LogFolder, list_log, place_of
 from spark_jobs.logs.standing import placed_frames, standing_frames
 from spark_jobs.reconcile.rows import CHANGES, LOST, OUTCOMES, RECONCILED, judged, shown
 from spark_jobs.reconcile.tail import Change, Tail, read_tail
@@ -45,7 +45,7 @@ class Looked:
 def run(spark: SparkSession, request: JobRequest, progress: JobProgress) -> Outcome:
     """Raises InvalidInput, NotFound, Refused, DamagedLog, LogError, EngineFailed: then nothing is known."""
     progress.step("reading what was put aside")
-    tail = read_tail(Path(request.options[SETTING]).expanduser())
+    tail = read_tail(Path(request.options[SETTING]).expanduser(), request.options.get(KEYS, ""))
     looked = _looked(request, tail)
     remarks: list[str] = []
     changes = spark.createDataFrame(list(_lines(looked)), CHANGES).persist()
@@ -142,7 +142,7 @@ def _rows(spark: SparkSession, site: SiteSource, looked: Looked) -> DataFrame:
 def _deletes(spark: SparkSession, source: SiteSource, changes: DataFrame, remarks: list[str]) -> DataFrame:
     """Returns the deletes of the tail's rows, as far as the active's WAL goes back; only frames that stand prove anything."""
     nothing = spark.createDataFrame([], DELETES)
-    place = place_of({PATH: source.wal}) if source.wal else None
+    place = place_of({PATH: source.wal, KEYS: source.wal_keys}) if source.wal else None
     if place is None or not Path(place.folder).is_dir() or not list_log(place).segments:
         remarks.append(f"no log of site {source.name} is known here: a row that was deleted later counts as lost")
         return nothing
@@ -158,7 +158,7 @@ def _deletes(spark: SparkSession, source: SiteSource, changes: DataFrame, remark
 def _proven(spark: SparkSession, place: LogFolder, changes: DataFrame) -> DataFrame:
     kept = [(each.segment, each.offset) for each in standing_frames(placed_frames(spark, place))]
     frames = spark.createDataFrame(kept, "segment string, offset bigint")
-    log = spark.read.format(FORMAT).option("view", "log").option(PATH, place.path).load()
+    log = spark.read.format(FORMAT).options(view="log", **place.options).load()
     deletes = log.where(f.col("operation") == "delete").select("table", "key", "timestamp", "segment", "offset")
     newest = deletes.join(frames, ["segment", "offset"]).groupBy("table", "key").agg(f.max("timestamp").alias("deleted"))
     return newest.join(changes.select("table", "key"), ["table", "key"], how="left_semi")

@@ -70,7 +70,7 @@ class Tail:
         self.changes[table, key] = Change(operation, value, *at, 1 + (before.records if before is not None else 0))
 
 
-def read_tail(path: Path) -> Tail:
+def read_tail(path: Path, keys: str = "") -> Tail:
     """Raises InvalidInput, NotFound, DamagedLog, LogError."""
     if not path.exists():
         raise NotFound(f"there is nothing at {path} (setting tail): name {_SHAPES}")
@@ -78,20 +78,20 @@ def read_tail(path: Path) -> Tail:
         if path.suffix == MANIFEST and path.is_file():
             return _of_manifest(path)
         tail = Tail()
-        for frame in _frames(path):
+        for frame in _frames(path, keys):
             tail.add(frame)
     except OSError as error:
         raise InvalidInput(f"{path} (setting tail) cannot be read: {reason(error)}") from error
     return tail
 
 
-def _frames(path: Path) -> Iterable[Frame]:
+def _frames(path: Path, keys: str) -> Iterable[Frame]:
     if path.is_file():
         if path.suffix != FRAMES:
             raise InvalidInput(f"{path} (setting tail) is no file of a quarantine: name {_SHAPES}")
         return _of_file(path)
     files = sorted(path.glob(f"*{FRAMES}"))
-    return _of_files(files) if files else standing(_of_log(path))
+    return _of_files(files) if files else standing(_of_log(path, keys))
 
 
 def _of_files(files: Iterable[Path]) -> Iterator[Frame]:
@@ -114,16 +114,16 @@ def _of_file(file: Path) -> Iterator[Frame]:
         offset += len(frame.data)
 
 
-def _of_log(folder: Path) -> Iterator[Frame]:
-    log = list_log(LogFolder(str(folder)))
+def _of_log(folder: Path, keys: str) -> Iterator[Frame]:
+    log = list_log(LogFolder(str(folder), keys=keys))
     if not log.segments:
         raise NotFound(f"{folder} (setting tail) is empty: name {_SHAPES}")
     for segment in log.segments:
         data = (folder / segment.name).read_bytes()
-        found = walk(data, str(folder / segment.name), segment)
+        found = walk(data, str(folder / segment.name), segment, log.place.keyring())
         raise_damage(found, log.place, segment)
         for offset in found.offsets.tolist():
-            yield parse_frame(data, offset)
+            yield found.frame_at(data, offset)
 
 
 def _of_manifest(path: Path) -> Tail:

@@ -1,8 +1,8 @@
 """The job `replay`: a log, in parallel, into a new storage that is byte by byte what the engine makes of it frame by frame.
 
-Settings: `log` (folder or hdfs:// address of a WAL or a remote log), `webhdfs` and `user` (as of the data source), `base`
-(place of a kept RocksDB snapshot to begin from; without it from an empty storage), `into` (folder of the new storage, which
-must not exist; RocksEngine opens it).
+Settings: `log` (folder or hdfs:// address of a WAL or a remote log), `webhdfs`, `user`, `encryption_keys` (of the data source),
+`base` (place of a kept RocksDB snapshot to begin from; without it from an empty storage), `into` (folder of the new storage,
+which must not exist; RocksEngine opens it).
 What always holds: the log is used as the product does, along its chain (storage/log/chain.py), and one that is damaged or has a
 gap is refused; `into` appears whole or not at all. On a cluster it must lie at the same path everywhere. It changes no site.
 """
@@ -21,7 +21,7 @@ from pyspark.sql import functions as f
 from rocksdict import IngestExternalFileOptions
 
 from spark_jobs.job import JobProgress, JobRequest, Outcome
-from spark_jobs.logs.files import PATH, USER, WEBHDFS, LogFolder, place_of
+from spark_jobs.logs.files import KEYS, PATH, USER, WEBHDFS, LogFolder, place_of
 from spark_jobs.logs.standing import PlacedFrame, placed_frames, standing_frames
 from spark_jobs.replay.tasks import ENTRIES, FILES, FRAMES, ReplayPlan, entries, sorted_files
 from storage.engine import EngineState
@@ -29,7 +29,7 @@ from storage.engines.rocks.layout import APPLIED_KEY, pack_applied
 from storage.engines.rocks.opening import RocksSettings, open_database
 from storage.engines.rocks.state import load_state
 from storage.engines.rocks.view import RocksView
-from storage.log.frame import parse_frame
+from storage.log.encryption import read_frame
 from storage.log.record import RecordKind
 from twinlog.errors import InvalidInput, LogGap, NotFound, Refused
 
@@ -71,7 +71,8 @@ def _asked(request: JobRequest) -> tuple[LogFolder, str, Path]:
         raise Refused(f"base={options[BASE]}: only the snapshot of a RocksDB storage (rocksdb:FOLDER) can be begun from")
     if kind and not (Path(folder) / "CURRENT").is_file():
         raise NotFound(f"base={options[BASE]}: there is no checkpoint; it was released, or is on another machine")
-    return place_of({PATH: options[LOG], **{name: options[name] for name in (WEBHDFS, USER) if name in options}}), folder, into
+    given = {name: options[name] for name in (WEBHDFS, USER, KEYS) if name in options}
+    return place_of({PATH: options[LOG], **given}), folder, into
 
 
 def _replayed(spark: SparkSession, progress: JobProgress, place: LogFolder, base: str, part: Path) -> dict[str, int]:
@@ -137,7 +138,8 @@ def _cuts(place: LogFolder, frames: Sequence[PlacedFrame], parts: int) -> tuple[
     store, keys = place.store(), set()
     for frame in frames[:: max(1, len(frames) // SAMPLES)]:
         data = store.read(f"{place.folder.rstrip('/')}/{frame.segment}", frame.offset, frame.length)
-        keys |= {(one.table, one.key) for one in parse_frame(data).records if one.kind in _ROWS}
+        found = read_frame(data, 0, place.cipher(store, frame.segment), frame.offset)
+        keys |= {(one.table, one.key) for one in found.records if one.kind in _ROWS}
     ordered = sorted(keys)
     return tuple(sorted({ordered[len(ordered) * number // parts] for number in range(1, parts)})) if ordered else ()
 

@@ -31,7 +31,8 @@ from storage.engines.entries.write import Packed
 from storage.engines.meaning import epoch_entry, request_outcome
 from storage.engines.rocks import layout
 from storage.engines.rocks.layout import APPLIED_KEY, SCHEMAS, encode, epoch_key, request_entries
-from storage.log.frame import Frame, parse_frame
+from storage.log.encryption import read_frame
+from storage.log.frame import Frame
 from storage.log.record import RecordKind
 from twinlog.decoding import decoded
 from twinlog.errors import LogError
@@ -87,9 +88,9 @@ def entries(plan: ReplayPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.
     size = 0
     for batch in batches:
         for row in batch.to_pylist():
-            data = store.read(f"{folder}/{row['segment']}")
+            data, cipher = store.read(f"{folder}/{row['segment']}"), plan.place.cipher(store, row["segment"])
             for offset in row["offsets"]:
-                frame = parse_frame(data, offset)
+                frame = read_frame(data, offset, cipher, offset)
                 for part, own in _split(plan, frame).items():
                     found.append((part, frame.first_seq, encode(own)))
                     size += len(found[-1][2])

@@ -18,6 +18,7 @@ from twinlog.decoding import decoded
 from twinlog.errors import DataDirectoryError, reason
 
 LOCK_NAME = "LOCK"
+OWNER_ONLY = 0o700  # it holds rows; one that the operator made keeps the mode that it was given
 IDENTITY_NAME = "twinlog.json"
 _NOT_OURS_BUT_FINE = {LOCK_NAME, IDENTITY_NAME + ".new", "lost+found"}
 
@@ -49,7 +50,10 @@ class DataDir:
 def open_data_dir(path: Path, pair: str, site: str) -> DataDir:
     """Lock `path`, making it when it is new, and check that it is this site's. Blocking. Raises DataDirectoryError."""
     try:
+        is_new = not path.exists()
         make_folders(path.absolute())
+        if is_new:
+            path.chmod(OWNER_ONLY)
         lock = _take_lock(path)
     except OSError as error:
         raise DataDirectoryError(f"{path} cannot be used as data directory: {reason(error)}", path=str(path)) from error

@@ -11,13 +11,15 @@ What always holds: the CRC covers the header (with a zero CRC field) and the pay
 sequence that still stands when the frame is made; record i has sequence `first_seq + i` and version `timestamp + i`;
 `committed` is the committed sequence known when the frame was made, so a good frame attests the ones before it, which
 separates damage from a torn tail (chain.py, segment.py); a payload is compressed only where that saves a quarter of it,
-and none expands to more than PAYLOAD_BYTES_MAX. Source: protocol.md section 3.
+and none expands to more than PAYLOAD_BYTES_MAX. With the flag ENCRYPTED the payload is sealed (encryption.py), as it stands in
+an encrypted segment and nowhere else: only its readers accept that flag. Source: protocol.md section 3.
 This module is pure.
 """
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from enum import IntEnum
 from functools import cache
 from typing import Any
@@ -33,7 +35,8 @@ _HEADER = struct.Struct("<4sBBHIQQQQQII")
 HEADER_BYTES = _HEADER.size
 _CRC_OFFSET = HEADER_BYTES - 4
 PAYLOAD_BYTES_MAX = 64 << 20  # as records, before it is compressed
-FRAME_BYTES_MAX = HEADER_BYTES + PAYLOAD_BYTES_MAX
+TAG_BYTES = 16  # behind a sealed payload
+FRAME_BYTES_MAX = HEADER_BYTES + PAYLOAD_BYTES_MAX + TAG_BYTES  # as it is stored
 COMPRESS_BYTES_MIN = 8 << 10  # a smaller payload costs more time than it saves (docs/decisions: one record format)
 _WORTH_IT = 0.75  # of the size it had
 _LENGTH_BYTES = 4
@@ -54,6 +57,7 @@ class Flags(IntEnum):
     ASYNC = 1  # made while only the local log was needed for the acknowledgement
     COMPRESSED = 2
     BARRIER = 4  # its last record is a barrier behind which every site keeps a snapshot (engines/applying.py)
+    ENCRYPTED = 8  # its payload is sealed (encryption.py)
 
 
 _KNOWN_FLAGS = int(Flags.ASYNC | Flags.COMPRESSED | Flags.BARRIER)
@@ -81,8 +85,15 @@ class Frame:
         return int.from_bytes(self.data[_CRC_OFFSET:HEADER_BYTES], "little")
 
     @property
+    def payload(self) -> memoryview:
+        """Returns the payload as it stands."""
+        return memoryview(self.data)[HEADER_BYTES:]
+
+    @property
     def records(self) -> list[Record]:
         if self._records is None:
+            if self.flags & Flags.ENCRYPTED:
+                raise LogError(f"{self!r} is encrypted: its records are read with the key of its segment")
             payload = memoryview(self.data)[HEADER_BYTES:]
             self._records = decode_records(_expanded(payload) if self.flags & Flags.COMPRESSED else payload)
         return self._records
@@ -122,22 +133,37 @@ def make_frame(
     bare = _HEADER.pack(
         MAGIC, VERSION, flags, log, count, epoch, first_seq, previous, timestamp, committed, len(payload), 0
     )
-    crc = crc32c.crc32c(payload, crc32c.crc32c(bare))
-    data = b"".join((bare[:_CRC_OFFSET], crc.to_bytes(4, "little"), payload))
     return Frame(
         log=log, epoch=epoch, first_seq=first_seq, count=count, previous=previous, timestamp=timestamp,
-        committed=committed, flags=flags, data=data, records=records,
+        committed=committed, flags=flags, data=_whole(bare, payload), records=records,
     )
+
+
+def _whole(bare: bytes, payload: bytes) -> bytes:
+    """`bare`: the header with a zero CRC."""
+    crc = crc32c.crc32c(payload, crc32c.crc32c(bare))
+    return b"".join((bare[:_CRC_OFFSET], crc.to_bytes(4, "little"), payload))
+
+
+def with_payload(frame: Frame, flags: int, length: int, payload: Callable[[bytes], bytes]) -> bytes:
+    """The bytes of `frame` with other flags and another payload, of `length` bytes; it is made from the header that it gets,
+    with a zero CRC. HOT."""
+    bare = _HEADER.pack(
+        MAGIC, VERSION, flags, frame.log, frame.count, frame.epoch, frame.first_seq, frame.previous, frame.timestamp,
+        frame.committed, length, 0,
+    )
+    return _whole(bare, payload(bare))
 
 
 # magic, version, flags, log, count, epoch, first_seq, previous, timestamp, committed, payload_bytes, crc: as in the bytes
 FrameHeader = tuple[bytes, int, int, int, int, int, int, int, int, int, int, int]
 
 
-def sound_header(view: memoryview, offset: int) -> FrameHeader:
+def sound_header(view: memoryview, offset: int, *, sealed: bool = False) -> FrameHeader:
     """The header of the frame at `offset`, whose CRC was checked, payload included; no payload is copied. HOT.
 
-    Raises BrokenFrame when no whole, sound frame begins there, LogError for a format of another release.
+    `sealed`: it may be encrypted. Raises BrokenFrame when no whole, sound frame begins there, LogError for a format of another
+    release, and for one that is encrypted and may not be.
     """
     if len(view) - offset < HEADER_BYTES:
         raise BrokenFrame("the bytes end inside a frame header", offset=offset)
@@ -145,7 +171,7 @@ def sound_header(view: memoryview, offset: int) -> FrameHeader:
     begin = offset + HEADER_BYTES
     length = header[10]
     end = begin + length
-    if header[0] != MAGIC or length > PAYLOAD_BYTES_MAX or header[4] == 0:
+    if header[0] != MAGIC or length > PAYLOAD_BYTES_MAX + TAG_BYTES or header[4] == 0:
         raise BrokenFrame("no frame begins here", offset=offset)
     if end > len(view):
         raise BrokenFrame("the bytes end inside a frame", offset=offset)
@@ -155,14 +181,19 @@ def sound_header(view: memoryview, offset: int) -> FrameHeader:
     if header[1] != VERSION:
         raise LogError(f"frame format version {header[1]} is not known to this release (it knows {VERSION})")
     if header[2] & ~_KNOWN_FLAGS:
-        raise LogError(f"frame flags {header[2]:#x} are not known to this release (it knows {_KNOWN_FLAGS:#x})")
+        if header[2] & ~(_KNOWN_FLAGS | Flags.ENCRYPTED):
+            raise LogError(f"frame flags {header[2]:#x} are not known to this release (it knows {_KNOWN_FLAGS:#x})")
+        if not sealed:
+            raise LogError("the frame is encrypted, and no key is named here that it could be read with")
     return header
 
 
-def parse_frame(buffer: bytes | memoryview, offset: int = 0) -> Frame:
-    """The frame that begins at `offset`, with bytes of its own. Raises as `sound_header` does."""
+def parse_frame(buffer: bytes | memoryview, offset: int = 0, *, sealed: bool = False) -> Frame:
+    """The frame that begins at `offset`, with bytes of its own. `sealed`, and raises: as `sound_header`."""
     view = memoryview(buffer)
-    _, _, flags, log, count, epoch, first_seq, previous, timestamp, committed, length, _ = sound_header(view, offset)
+    _, _, flags, log, count, epoch, first_seq, previous, timestamp, committed, length, _ = sound_header(
+        view, offset, sealed=sealed
+    )
     return Frame(
         log=log, epoch=epoch, first_seq=first_seq, count=count, previous=previous, timestamp=timestamp,
         committed=committed, flags=flags, data=bytes(view[offset : offset + HEADER_BYTES + length]),

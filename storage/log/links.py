@@ -39,10 +39,11 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True)
 class EpochBegin:
-    """The first segment of an epoch that the log has; nothing in it is below `first_seq`."""
+    """The first segment of an epoch that the log has; nothing in it is below `first_seq`, and its frames begin at `offset`."""
 
     ordinal: int
     first_seq: int
+    offset: int = HEADER_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,4 +75,4 @@ def _missing_before(before: Stretch | None, after: Stretch, begins: Mapping[int,
     begin = begins.get(epoch)
     if begin is None or begin.ordinal == after.begin.ordinal or after.previous < begin.first_seq:
         return None
-    return MissingLink(before, after, SegmentPlace(epoch, begin.ordinal, HEADER_BYTES), begin.first_seq - 1)
+    return MissingLink(before, after, SegmentPlace(epoch, begin.ordinal, begin.offset), begin.first_seq - 1)

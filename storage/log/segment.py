@@ -5,6 +5,7 @@ Remote segments have the WAL segment's name as prefix, `<epoch>-<index>` and `<e
 begins at a multiple of REMOTE_ALIGNMENT, with zeros (padding) between.
 Header, little endian: magic 4s | version B | log2 of the alignment B | log H | epoch Q | first_seq Q | WAL name 28s | pair 8s |
 crc32c I. The pair is the identity that the register gave it: two pairs of one name differ by it.
+An encrypted segment has version 3, and behind these 64 bytes: key id 32s | wrapped data key 60s | crc32c I, over all before it.
 
 What always holds: a header is synced before the first frame is written; frames lie in the order they were made in; a frame's
 padding goes out in one append with it, so that no append writes into the 512 bytes in which an acknowledged frame ends;
@@ -24,22 +25,25 @@ import struct
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import crc32c
 
+from storage.log.encryption import KEY_ID_BYTES_MAX, NO_KEYS, WRAPPED_BYTES, Keyring, SegmentCipher, read_frame
 from storage.log.frame import HEADER_BYTES as FRAME_HEADER_BYTES
 from storage.log.frame import MAGIC as FRAME_MAGIC
-from storage.log.frame import Flags, Frame, parse_frame
+from storage.log.frame import TAG_BYTES, Flags, Frame, parse_frame
 from twinlog.errors import BrokenFrame, BrokenHeader, DamagedLog, LogError
 
 MAGIC = b"TLS1"
-VERSION = 2
+VERSION, ENCRYPTED_VERSION = 2, 3
 REMOTE_ALIGNMENT = 512  # HDFS's checksum chunk: a DataNode that dies in mid append loses all that stands in the last one
 _ALIGNMENT_BITS_MAX = 16
 _HEADER = struct.Struct("<4sBBHQQ28s8sI")
 HEADER_BYTES = _HEADER.size
 _CRC_OFFSET = HEADER_BYTES - 4
+_KEY = struct.Struct(f"<{KEY_ID_BYTES_MAX}s{WRAPPED_BYTES}sI")
+HEADER_BYTES_MAX = HEADER_BYTES + _KEY.size  # of an encrypted segment: what is read to see any header
 _WAL_NAME = re.compile(r"(\d{12})-(\d{8})")
 _REMOTE_NAME = re.compile(r"(\d{12}-\d{8})\.(\d{6})")
 _NO_PAIR = bytes(8)
@@ -72,7 +76,8 @@ def parse_remote_name(name: str) -> tuple[str, int] | None:
 @dataclass(frozen=True, slots=True)
 class SegmentHeader:
     """`first_seq`: no frame in this file is below it (the next one expected when the file was made). `alignment`: a power of
-    two, in bytes; each frame begins at a multiple of it. `pair`: the identity of the pair whose log this is, 16 digits hex."""
+    two, in bytes; each frame begins at a multiple of it. `pair`: the identity of the pair whose log this is, 16 digits hex.
+    `key_id`: the key that wrapped `data_key`, which the frames are sealed with; "": they are plain."""
 
     log: int
     epoch: int
@@ -80,23 +85,34 @@ class SegmentHeader:
     wal: str
     alignment: int = 1
     pair: str = ""
+    key_id: str = ""
+    data_key: bytes = field(default=b"", repr=False)
 
     @property
     def begin(self) -> int:
         """The offset of the first frame."""
-        return aligned(HEADER_BYTES, self.alignment)
+        return aligned(HEADER_BYTES_MAX if self.key_id else HEADER_BYTES, self.alignment)
+
+    def end_of(self, frame: Frame, offset: int) -> int:
+        """Returns the end of `frame`, which begins at `offset`."""
+        return offset + len(frame.data) + (TAG_BYTES if self.key_id else 0)
+
+    def after(self, frame: Frame, offset: int) -> int:
+        """Returns the offset at which the next frame may begin."""
+        return aligned(self.end_of(frame, offset), self.alignment)
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentScan:
     """The content of one file. `header` None: the file was torn before anything was in it. `end`: the offset where the next
     frame would begin, which a file that was cut off may not reach; behind the last frame itself when its padding is not zero.
-    `torn`: something that is not zero follows `end`."""
+    `torn`: something that is not zero follows `end`. `cipher`: of an encrypted one."""
 
     header: SegmentHeader | None
     frames: list[Frame]
     end: int
     torn: bool
+    cipher: SegmentCipher | None = field(default=None, compare=False)
 
 
 def aligned(offset: int, alignment: int) -> int:
@@ -105,17 +121,54 @@ def aligned(offset: int, alignment: int) -> int:
 
 
 def encode_header(header: SegmentHeader) -> bytes:
-    """64 bytes, CRC at their end, and zeros up to the place of the first frame."""
-    bits, wal = header.alignment.bit_length() - 1, header.wal.encode("ascii")
-    pair = bytes.fromhex(header.pair)
-    bare = _HEADER.pack(MAGIC, VERSION, bits, header.log, header.epoch, header.first_seq, wal, pair, 0)
-    whole = bare[:_CRC_OFFSET] + crc32c.crc32c(bare[:_CRC_OFFSET]).to_bytes(4, "little")
+    """64 bytes, CRC at their end, the key of an encrypted segment, and zeros up to the place of the first frame."""
+    whole = _with_crc(_bare(header))
+    if header.key_id:
+        whole = _with_crc(whole + _KEY.pack(header.key_id.encode("ascii"), header.data_key, 0)[:-4])
     return whole.ljust(header.begin, b"\0")
 
 
-def encode_frames(frames: Iterable[Frame], alignment: int) -> bytes:
-    """The bytes of `frames` in a segment: each with zeros behind it, up to where another one may begin. HOT."""
-    return b"".join([part for frame in frames for part in (frame.data, _ZEROS[: -len(frame.data) % alignment])])
+def _bare(header: SegmentHeader) -> bytes:
+    """The 64 bytes without their CRC."""
+    bits, wal = header.alignment.bit_length() - 1, header.wal.encode("ascii")
+    pair, version = bytes.fromhex(header.pair), ENCRYPTED_VERSION if header.key_id else VERSION
+    bare = _HEADER.pack(MAGIC, version, bits, header.log, header.epoch, header.first_seq, wal, pair, 0)
+    return bare[:_CRC_OFFSET]
+
+
+def _with_crc(data: bytes) -> bytes:
+    return data + crc32c.crc32c(data).to_bytes(4, "little")
+
+
+def _bound(header: SegmentHeader) -> bytes:
+    """The bytes that the data key is bound to."""
+    return _bare(header) + header.key_id.encode("ascii")
+
+
+def encrypted(header: SegmentHeader, keys: Keyring) -> tuple[SegmentHeader, SegmentCipher | None]:
+    """`header` with a new data key, and the cipher that seals the frames of its segment; where `keys` write plain, as it is."""
+    if not keys.writes:
+        return header, None
+    named = replace(header, key_id=keys.writes)
+    data_key, cipher = keys.wrap(header.wal, _bound(named))
+    return replace(named, data_key=data_key), cipher
+
+
+def cipher_of(header: SegmentHeader, keys: Keyring, file_name: str) -> SegmentCipher | None:
+    """The cipher that opens the frames of a segment; None: they are plain. Raises KeyUnavailable."""
+    return keys.unwrap(header.key_id, header.data_key, _bound(header), file_name)
+
+
+def encode_frames(frames: Iterable[Frame], alignment: int, offset: int = 0, cipher: SegmentCipher | None = None) -> bytes:
+    """The bytes of `frames` in a segment from `offset` on, each with zeros behind it, up to where one may begin. HOT."""
+    if cipher is None:
+        return b"".join([part for frame in frames for part in (frame.data, _ZEROS[: -len(frame.data) % alignment])])
+    parts: list[bytes] = []
+    for frame in frames:
+        sealed = cipher.seal(frame, offset)
+        parts += sealed, _ZEROS[: -len(sealed) % alignment]
+        offset = aligned(offset + len(sealed), alignment)
+    return b"".join(parts)
 
 
 def parse_header(data: bytes) -> SegmentHeader:
@@ -126,23 +179,37 @@ def parse_header(data: bytes) -> SegmentHeader:
     magic, version, bits, log, epoch, first_seq, wal, pair, crc = _HEADER.unpack_from(data)
     if magic != MAGIC or crc32c.crc32c(data[:_CRC_OFFSET]) != crc:
         raise BrokenHeader("no sound segment header begins here", offset=0)
-    if version != VERSION:
-        raise LogError(f"segment format version {version} is not known to this release (it knows {VERSION})")
+    if version not in (VERSION, ENCRYPTED_VERSION):
+        raise LogError(
+            f"segment format version {version} is not known to this release (it knows {VERSION} and {ENCRYPTED_VERSION})"
+        )
     if bits > _ALIGNMENT_BITS_MAX:
         raise LogError(f"segment alignment 2^{bits} is not known to this release (it knows 2^{_ALIGNMENT_BITS_MAX} at most)")
     whose = pair.hex() if pair != _NO_PAIR else ""
-    header = SegmentHeader(log, epoch, first_seq, wal.rstrip(b"\0").decode("ascii"), 1 << bits, whose)
-    if data[HEADER_BYTES : header.begin].strip(b"\0"):
+    key_id, data_key = _parse_key(data) if version == ENCRYPTED_VERSION else ("", b"")
+    name = wal.rstrip(b"\0").decode("ascii")
+    header = SegmentHeader(log, epoch, first_seq, name, 1 << bits, whose, key_id, data_key)
+    if data[HEADER_BYTES_MAX if key_id else HEADER_BYTES : header.begin].strip(b"\0"):
         raise BrokenHeader("something other than zeros stands between the segment header and the first frame", offset=0)
     return header
 
 
-def scan_segment(data: bytes, file_name: str, after_seq: int = 0) -> SegmentScan:
+def _parse_key(data: bytes) -> tuple[str, bytes]:
+    if len(data) < HEADER_BYTES_MAX:
+        raise BrokenHeader("the file ends inside its segment header", offset=0)
+    key_id, data_key, crc = _KEY.unpack_from(data, HEADER_BYTES)
+    named = key_id.rstrip(b"\0")
+    if crc32c.crc32c(data[: HEADER_BYTES_MAX - 4]) != crc or not named.isascii() or not named:
+        raise BrokenHeader("the segment header is not sound where it names its key", offset=0)
+    return named.decode("ascii"), data_key
+
+
+def scan_segment(data: bytes, file_name: str, after_seq: int = 0, keys: Keyring = NO_KEYS) -> SegmentScan:
     """The whole frames of one file, up to the first place that holds none.
 
     `after_seq`: last sequence known from the segments before, which places the very first frame of this one. Raises
-    DamagedLog when something behind that place proves that it once held a durable frame. A sealed segment may also have
-    lost its whole end; only the link of the next segment's first frame shows that, so the caller checks it.
+    DamagedLog when something behind that place proves that it once held a durable frame; KeyUnavailable. A sealed segment may
+    also have lost its whole end; only the link of the next segment's first frame shows that, so the caller checks it.
     """
     try:
         header = parse_header(data)
@@ -153,9 +220,12 @@ def scan_segment(data: bytes, file_name: str, after_seq: int = 0) -> SegmentScan
                 file=file_name, offset=0, sound_offset=at,
             ) from error
         return SegmentScan(None, [], 0, torn=not _is_zero(data, 0))
-    frames, end = _read_frames(data, file_name, header)
+    cipher = cipher_of(header, keys, file_name)
+    frames, end, damage = _read_frames(data, file_name, header, cipher)
+    if damage is not None:
+        raise damage
     if _is_zero(data, end):
-        return SegmentScan(header, frames, end, torn=False)
+        return SegmentScan(header, frames, end, torn=False, cipher=cipher)
     last_seq = frames[-1].last_seq if frames else max(after_seq, header.first_seq - 1)
     remote = parse_remote_name(file_name.rpartition("/")[2]) is not None
     for at, frame in sound_frames(data, end, file_name):
@@ -169,7 +239,7 @@ def scan_segment(data: bytes, file_name: str, after_seq: int = 0) -> SegmentScan
                 f" committed; {_REMEDY}",
                 file=file_name, offset=end, sound_offset=at, committed=frame.committed,
             )
-    return SegmentScan(header, frames, end, torn=True)
+    return SegmentScan(header, frames, end, torn=True, cipher=cipher)
 
 
 def check_pair(header: SegmentHeader, pair: str, file_name: str) -> None:
@@ -193,7 +263,7 @@ def pairs_named(heads: Iterable[bytes]) -> Iterator[str]:
     """The pairs that the headers at the beginnings of segments name, as far as they can be read."""
     for head in heads:
         with suppress(LogError):
-            yield parse_header(head[:HEADER_BYTES]).pair
+            yield parse_header(head[:HEADER_BYTES_MAX]).pair
 
 
 def check_order(scan: SegmentScan, file_name: str) -> None:
@@ -207,7 +277,7 @@ def check_order(scan: SegmentScan, file_name: str) -> None:
                 file=file_name, offset=offset,
             )
         highest = frame.position
-        offset = aligned(offset + len(frame.data), scan.header.alignment if scan.header is not None else 1)
+        offset = scan.header.after(frame, offset) if scan.header is not None else offset + len(frame.data)
 
 
 def is_padding(offset: int, header: SegmentHeader) -> bool:
@@ -221,14 +291,16 @@ def seq_of(offset: int, last_seq: int, header: SegmentHeader) -> int:
     return last_seq if is_padding(offset, header) else last_seq + 1
 
 
-def frames_before_damage(data: bytes, file_name: str, pair: str = "") -> list[Frame]:
+def frames_before_damage(data: bytes, file_name: str, pair: str = "", keys: Keyring = NO_KEYS) -> list[Frame]:
     """The whole frames of a file that `scan_segment` finds damaged, up to the first place that holds none. None when it is of
-    another pair than `pair`."""
+    another pair than `pair`. Raises KeyUnavailable."""
     try:
         header = parse_header(data)
     except BrokenHeader:
         return []
-    return [] if pair and header.pair != pair else _read_frames(data, file_name, header)[0]
+    if pair and header.pair != pair:
+        return []
+    return _read_frames(data, file_name, header, cipher_of(header, keys, file_name))[0]
 
 
 def attests(frame: Frame, header: SegmentHeader, *, remote: bool) -> bool:
@@ -236,38 +308,49 @@ def attests(frame: Frame, header: SegmentHeader, *, remote: bool) -> bool:
     return frame.epoch == header.epoch and not (remote and frame.flags & Flags.ASYNC)
 
 
-def _parse_at(data: bytes, offset: int, file_name: str) -> Frame | None:
-    """The sound frame at `offset`, or None. A format version of another release is neither, but an error."""
+def _parse_at(
+    data: bytes, offset: int, file_name: str, cipher: SegmentCipher | None = None, *, sealed: bool = False
+) -> Frame | None:
+    """The sound frame at `offset`, or None. A format version of another release is neither, but an error; so is damage that
+    only a cipher sees. `sealed`: as it stands, if it is encrypted."""
     try:
-        return parse_frame(data, offset)
+        return parse_frame(data, offset, sealed=True) if sealed else read_frame(data, offset, cipher, offset)
     except BrokenFrame:
         return None
+    except DamagedLog:
+        raise
     except LogError as error:
         raise LogError(f"{file_name}, offset {offset}: {error.message}", file=file_name, offset=offset) from error
 
 
-def _read_frames(data: bytes, file_name: str, header: SegmentHeader) -> tuple[list[Frame], int]:
-    """The frames up to the first place that holds none, and that place, or the first padding that is not zero."""
+def _read_frames(
+    data: bytes, file_name: str, header: SegmentHeader, cipher: SegmentCipher | None
+) -> tuple[list[Frame], int, DamagedLog | None]:
+    """The frames up to the first place that holds none, and that place, or the first padding that is not zero; and the damage
+    that stands there, if the cipher sees it."""
     frames: list[Frame] = []
     offset = header.begin
-    while (frame := _parse_at(data, offset, file_name)) is not None:
-        frames.append(frame)
-        end = offset + len(frame.data)
-        offset = aligned(end, header.alignment)
-        if data[end:offset].strip(b"\0"):
-            return frames, end
-    return frames, offset
+    try:
+        while (frame := _parse_at(data, offset, file_name, cipher)) is not None:
+            frames.append(frame)
+            end = header.end_of(frame, offset)
+            offset = aligned(end, header.alignment)
+            if data[end:offset].strip(b"\0"):
+                return frames, end, None
+    except DamagedLog as error:
+        return frames, offset, error
+    return frames, offset, None
 
 
 def sound_frames(data: bytes, offset: int, file_name: str) -> Iterator[tuple[int, Frame]]:
-    """(offset, frame) of what can be read at or behind `offset`, found by the frame magic.
+    """(offset, frame) of what can be read at or behind `offset`, found by the frame magic; an encrypted one as it stands.
 
     A value may contain the magic; a false beginning costs a CRC over the length that it seems to have, so their sum is
     bounded: the search stays linear. Raises DamagedLog above that bound, for then nothing can be proven.
     """
     budget = 4 * len(data)
     while (at := data.find(FRAME_MAGIC, offset)) >= 0:
-        frame = _parse_at(data, at, file_name)
+        frame = _parse_at(data, at, file_name, sealed=True)
         if frame is not None:
             yield at, frame
             offset = at + len(frame.data)

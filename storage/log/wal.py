@@ -18,13 +18,14 @@ from typing import Annotated
 from storage.cancellation import unless_asked
 from storage.disk.port import Files
 from storage.invariants import InvariantBroken
+from storage.log.encryption import NO_KEYS, Keyring, LogKey
 from storage.log.frame import Frame
-from storage.log.segment import SegmentHeader, check_order, encode_header, scan_segment, wal_name
+from storage.log.segment import SegmentHeader, check_order, encode_header, encrypted, scan_segment, wal_name
 from storage.log.wal_reading import find_frame, read_runs, read_segments
 from storage.log.wal_recovery import recover
 from storage.log.wal_segments import StandingFrames, WalSegment, held, is_unbroken, standing_frames, trimmable
 from storage.log.wal_tail import MemoryTail
-from storage.settings import KIB, MIB, Within
+from storage.settings import KIB, MIB, KeyReferences, Within
 from twinlog.errors import LogError, LogGap, SyncFailed
 
 _NEVER = 1 << 62
@@ -34,6 +35,7 @@ _NEVER = 1 << 62
 class WalSettings:
     segment_bytes: Annotated[int, Within(64 * KIB, 4096 * MIB)] = 16 * MIB
     tail_bytes_max: Annotated[int, Within(64 * KIB, 4096 * MIB)] = 32 * MIB  # newest frames kept in memory for the shipper
+    encryption_keys: Annotated[tuple[LogKey, ...], KeyReferences()] = ()  # the first one writes, all read; empty: plain
 
 
 DEFAULTS = WalSettings()
@@ -51,10 +53,11 @@ class WalSegmentInfo:
 
 class Wal:
     def __init__(
-        self, files: Files, folder: str, settings: WalSettings, segments: list[WalSegment], next_index: int, pair: str
+        self, files: Files, folder: str, settings: WalSettings, segments: list[WalSegment], next_index: int, pair: str,
+        keys: Keyring,
     ) -> None:
         self.pair = pair  # the identity in its segments; "": it holds none
-        self._files, self._folder, self._settings = files, folder, settings
+        self._files, self._folder, self._settings, self._keys = files, folder, settings, keys
         self._segments = segments  # in order; the open one is the last
         self._next_index = next_index
         self._open: WalSegment | None = None
@@ -74,10 +77,12 @@ class Wal:
         self._is_settled = True  # as `recover` left it
 
     @classmethod
-    async def open(cls, files: Files, folder: str = "wal", settings: WalSettings = DEFAULTS) -> Wal:
-        """Recover what is there: check every segment, cut the torn tail. Raises DamagedLog."""
-        segments, next_index, pair = await recover(files, folder)
-        return cls(files, folder, settings, segments, next_index, pair)
+    async def open(
+        cls, files: Files, folder: str = "wal", settings: WalSettings = DEFAULTS, keys: Keyring = NO_KEYS
+    ) -> Wal:
+        """Recover what is there: check every segment, cut the torn tail. Raises DamagedLog, KeyUnavailable."""
+        segments, next_index, pair = await recover(files, folder, keys)
+        return cls(files, folder, settings, segments, next_index, pair, keys)
 
     # ---- writing
 
@@ -101,14 +106,14 @@ class Wal:
         segment = self._open
         if segment is None or segment.file is None:
             return _failed("the WAL has no open segment")
-        data = frame.data
-        if segment.end + len(data) > self._settings.segment_bytes and segment.runs and self._spare is not None:
+        if segment.after(frame, segment.end) > self._settings.segment_bytes and segment.runs and self._spare is not None:
             segment = self._switch(segment, self._spare)
         assert segment.file is not None
         if self._before is not None and self._before.done():
             if self._before.cancelled() or self._before.exception() is not None:
                 return _failed("the WAL segment before this one failed")
             self._before = None
+        data = frame.data if segment.cipher is None else segment.cipher.seal(frame, segment.end)
         appended = asyncio.ensure_future(segment.file.append(data))
         if self._before is not None:
             appended = asyncio.ensure_future(_both(self._before, appended))
@@ -130,7 +135,7 @@ class Wal:
         async with self._changing:
             await self._seal()
             await self._take_spare(keep=False)
-            self._segments, _, self.pair = await recover(self._files, self._folder)
+            self._segments, _, self.pair = await recover(self._files, self._folder, self._keys)
             known = held(self._segments)
             self._last_seq = known[1] if known else 0
             self._tail.clear()
@@ -163,7 +168,7 @@ class Wal:
         frames: list[Frame] = []
         for segment in [segment for segment in self._segments if segment.last_seq > after_seq]:
             data = await self._files.read(segment.path, 0, segment.end)
-            scan = scan_segment(data, segment.path)
+            scan = scan_segment(data, segment.path, keys=self._keys)
             check_order(scan, segment.path)
             frames.extend(frame for frame in scan.frames if frame.last_seq > after_seq)
         return frames
@@ -332,11 +337,11 @@ class Wal:
         epoch, name = self._epoch, wal_name(self._epoch, self._next_index)
         self._next_index += 1
         path, size_bytes = f"{self._folder}/{name}", self._settings.segment_bytes
-        header = SegmentHeader(0, epoch, next_seq, name, pair=self.pair)
+        header, cipher = encrypted(SegmentHeader(0, epoch, next_seq, name, pair=self.pair), self._keys)
         self._unused = path
         file = await self._files.create_log(path, encode_header(header), size_bytes)
         self._unused = None
-        return WalSegment(path, epoch, next_seq, size_bytes, file)
+        return WalSegment(path, epoch, next_seq, size_bytes, file, begin=header.begin, cipher=cipher)
 
     async def _delete_unused(self) -> None:
         """Before a segment is made behind it: a later one would prove that something had been lost out of it."""

@@ -36,7 +36,7 @@ class FoundWal:
         header = _checked(scan.header, path)
         check_pair(header, self.pair, path)
         self.pair = self.pair or header.pair
-        segment = WalSegment(path, header.epoch, header.first_seq, size_bytes)
+        segment = WalSegment(path, header.epoch, header.first_seq, size_bytes, begin=header.begin, cipher=scan.cipher)
         check_order(scan, path)
         for frame in scan.frames:
             segment.note(frame)

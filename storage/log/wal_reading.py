@@ -11,7 +11,8 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 
 from storage.disk.port import Files
-from storage.log.frame import FRAME_BYTES_MAX, Frame, parse_frame
+from storage.log.encryption import SegmentCipher, read_frame
+from storage.log.frame import FRAME_BYTES_MAX, TAG_BYTES, Frame
 from storage.log.wal_segments import WalSegment, excluder, runs_in_order
 from twinlog.errors import BrokenFrame, DamagedLog, LogError, LogGap
 
@@ -42,7 +43,7 @@ async def read_segments(
                         file=path, offset=offset,
                     )
                 last_seq = frame.last_seq
-                offset += len(frame.data)
+                offset = segment.after(frame, offset)
                 if frame.last_seq <= at or excluded.excludes(frame):
                     continue
                 if frame.last_seq > upto_seq or (read and size + len(frame.data) > bytes_max):
@@ -70,7 +71,7 @@ async def find_frame(files: Files, segments: Sequence[WalSegment], seq: int) -> 
         offset = segment.offset_near(seq)
         while frames := await _next_frames(files, segments, segment, offset):
             for frame in frames:
-                offset += len(frame.data)
+                offset = segment.after(frame, offset)
                 if frame.last_seq == seq and not excluded.excludes(frame):
                     return frame
             if frames[-1].first_seq > seq:
@@ -78,17 +79,19 @@ async def find_frame(files: Files, segments: Sequence[WalSegment], seq: int) -> 
     return None
 
 
-async def frames_of(files: Files, path: str, begin: int, end: int) -> AsyncGenerator[list[Frame], None]:
-    """The frames that stand back to back in [begin, end) of a file, in groups of about 256 KiB, or one larger frame. Raises
-    BrokenFrame, with file and offset, where no whole frame follows."""
+async def frames_of(
+    files: Files, path: str, begin: int, end: int, cipher: SegmentCipher | None = None
+) -> AsyncGenerator[list[Frame], None]:
+    """The frames that stand back to back in [begin, end) of a file, in groups of about 256 KiB, or one larger frame. `cipher`:
+    of an encrypted segment. Raises BrokenFrame, with file and offset, where no whole frame follows."""
     offset, length = begin, _CHUNK_BYTES
     while offset < end:
         data = await files.read(path, offset, min(length, end - offset))
-        frames = _whole_frames(data)
+        frames = _whole_frames(data, cipher, offset)
         if frames:
             frames = frames if length == _CHUNK_BYTES else frames[:1]  # a longer piece was read for the first one alone
             yield frames
-            offset, length = offset + sum(len(frame.data) for frame in frames), _CHUNK_BYTES
+            offset, length = offset + sum(_stored_bytes(frame, cipher) for frame in frames), _CHUNK_BYTES
         elif len(data) < length or length >= FRAME_BYTES_MAX:
             raise BrokenFrame(f"{path}: no whole frame begins at offset {offset}", file=path, offset=offset)
         else:
@@ -103,7 +106,7 @@ async def read_runs(files: Files, segments: Sequence[WalSegment], after_seq: int
         if run.last_seq <= after_seq:
             continue
         end = 0
-        async with aclosing(frames_of(files, segment.path, run.offset, run.end)) as groups:
+        async with aclosing(frames_of(files, segment.path, run.offset, run.end, segment.cipher)) as groups:
             try:
                 async for frames in groups:
                     end = frames[-1].last_seq
@@ -130,20 +133,25 @@ async def _next_frames(files: Files, segments: Sequence[WalSegment], segment: Wa
             if segment in segments:
                 raise
             raise LogGap(f"{segment.path} has just been trimmed") from error
-        frames = _whole_frames(data)
+        frames = _whole_frames(data, segment.cipher, offset)
         if frames or offset + length >= segment.end:
             return frames
         length *= 2  # a frame larger than that
     return []
 
 
-def _whole_frames(data: bytes) -> list[Frame]:
+def _whole_frames(data: bytes, cipher: SegmentCipher | None, begin: int) -> list[Frame]:
+    """`begin`: where `data` begins in its file."""
     frames: list[Frame] = []
     offset = 0
     while True:
         try:
-            frame = parse_frame(data, offset)
+            frame = read_frame(data, offset, cipher, begin + offset)
         except BrokenFrame:
             return frames
         frames.append(frame)
-        offset += len(frame.data)
+        offset += _stored_bytes(frame, cipher)
+
+
+def _stored_bytes(frame: Frame, cipher: SegmentCipher | None) -> int:
+    return len(frame.data) + (0 if cipher is None else TAG_BYTES)

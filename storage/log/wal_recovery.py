@@ -9,21 +9,22 @@ one holds the last frame. Names that are no segment's are left alone. Source: pr
 from __future__ import annotations
 
 from storage.disk.port import Files
-from storage.log.segment import HEADER_BYTES, commonest, pairs_named, parse_wal_name, scan_segment
+from storage.log.encryption import NO_KEYS, Keyring
+from storage.log.segment import HEADER_BYTES_MAX, commonest, pairs_named, parse_wal_name, scan_segment
 from storage.log.wal_found import FoundWal
 from storage.log.wal_segments import TornAt, WalSegment
 
 
-async def recover(files: Files, folder: str) -> tuple[list[WalSegment], int, str]:
-    """The segments in order, the index of the next one, and the pair whose log this is. Raises DamagedLog."""
+async def recover(files: Files, folder: str, keys: Keyring = NO_KEYS) -> tuple[list[WalSegment], int, str]:
+    """The segments in order, the index of the next one, and the pair whose log this is. Raises DamagedLog, KeyUnavailable."""
     listed = await files.list(folder)
     names = FoundWal(listed).names
-    heads = [await files.read(f"{folder}/{name}", 0, HEADER_BYTES) for name in names]
+    heads = [await files.read(f"{folder}/{name}", 0, HEADER_BYTES_MAX) for name in names]
     found = FoundWal(listed, commonest(pairs_named(heads)))
     for name in found.names:
         path = f"{folder}/{name}"
         data = await files.read(path)
-        if not found.add(path, scan_segment(data, path, found.last_seq), len(data)):
+        if not found.add(path, scan_segment(data, path, found.last_seq, keys), len(data)):
             await files.delete(path)  # torn at birth
     await _cut(files, found.segments, found.torn, found.tear())
     last_index = max((parsed[1] for name in listed if (parsed := parse_wal_name(name)) is not None), default=0)

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from storage.disk.port import LogFile
-from storage.log.frame import Frame
+from storage.log.encryption import SegmentCipher
+from storage.log.frame import TAG_BYTES, Frame
 from storage.log.links import EpochBegin, SegmentPlace, Stretch, missing_links
 from storage.log.segment import HEADER_BYTES
 from twinlog.errors import DamagedLog
@@ -38,8 +39,8 @@ class FrameRun:
 
 @dataclass(slots=True, eq=False)
 class WalSegment:
-    """One file. `first_seq`: nothing in it is below. `end`: behind its last frame. `size_bytes`: on disk.
-    `committed_max`: what its own frames attest."""
+    """One file. `first_seq`: nothing in it is below. `begin`: of its first frame. `end`: behind its last frame. `size_bytes`:
+    on disk. `cipher`: of an encrypted one. `committed_max`: what its own frames attest."""
 
     path: str
     epoch: int
@@ -47,10 +48,15 @@ class WalSegment:
     size_bytes: int
     file: LogFile | None = None
     runs: list[FrameRun] = field(default_factory=list)
-    end: int = HEADER_BYTES
+    begin: int = HEADER_BYTES
+    cipher: SegmentCipher | None = None
+    end: int = 0
     committed_max: int = 0
     _mark_seqs: list[int] = field(default_factory=list)
     _mark_offsets: list[int] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.end = self.end or self.begin
 
     @property
     def name(self) -> str:
@@ -61,10 +67,14 @@ class WalSegment:
         """Largest sequence in it, whether it stands or not; 0 when empty."""
         return max((run.last_seq for run in self.runs), default=0)
 
+    def after(self, frame: Frame, offset: int) -> int:
+        """Returns where the frame that begins at `offset` ends, and the next one begins."""
+        return offset + len(frame.data) + (0 if self.cipher is None else TAG_BYTES)
+
     def note(self, frame: Frame) -> None:
         """`frame` goes behind what is there."""
         last_seq, offset, runs = frame.last_seq, self.end, self.runs
-        self.end = end = offset + len(frame.data)
+        self.end = end = self.after(frame, offset)
         if runs and runs[-1].last_seq == frame.previous and runs[-1].epoch == frame.epoch:
             runs[-1].last_seq, runs[-1].end = last_seq, end
         else:
@@ -89,7 +99,7 @@ class WalSegment:
     def offset_near(self, seq: int) -> int:
         """Returns the offset at which to begin reading so that `seq` is not missed. Sequences ascend in a file."""
         at = bisect_right(self._mark_seqs, seq) - 1
-        return self._mark_offsets[at] if at >= 0 else HEADER_BYTES
+        return self._mark_offsets[at] if at >= 0 else self.begin
 
     def begins_at(self, offset: int, frame: Frame) -> bool:
         """Returns True when `frame` was written at `offset`, as the first one of a run or at a mark."""
@@ -224,7 +234,7 @@ def find_tear(segments: Sequence[WalSegment]) -> TornAt | None:
     kept = _standing(segments)
     begins: dict[int, EpochBegin] = {}
     for place, segment in enumerate(segments):
-        begins.setdefault(segment.epoch, EpochBegin(place, segment.first_seq))
+        begins.setdefault(segment.epoch, EpochBegin(place, segment.first_seq, segment.begin))
     stretches = [
         Stretch(
             each.run.first_seq, each.last_seq, each.run.previous,

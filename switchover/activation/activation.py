@@ -288,7 +288,10 @@ class Activation:
         """Reads what was fenced. An old writer may have made one more segment since then, before it saw the claim: that is
         closed, too."""
         layout, clock, progress = self.parts.layout, self.parts.clock, self.progress.reach
-        read = partial(read_frames, self._retrying(dfs), layout, self.epoch, damaged, progress, pair=self._pair)
+        read = partial(
+            read_frames, self._retrying(dfs), layout, self.epoch, damaged, progress, pair=self._pair,
+            keys=self.parts.remote_keys,
+        )
         try:
             return await read()
         except LeaseNotRecovered:

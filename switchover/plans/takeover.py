@@ -313,7 +313,7 @@ class Takeover:
         control, parts = self._control, self._control.parts
         dfs, layout, deleted = RetryingDfs(parts.own_dfs, parts.clock), parts.layout, 0
         quarantine = Quarantine(parts.site, parts.files, parts.engine)
-        left_out = LeftOut(dfs, layout, quarantine)
+        left_out = LeftOut(dfs, layout, quarantine, parts.remote_keys)
         for path in await segments_below(dfs, layout, control.epoch):
             await close_by_recovery(dfs, path, parts.clock, CLEANUP_RECOVERY_S)
             await left_out.look_anyhow(path)

@@ -331,6 +331,18 @@ def _remote_log_found(facts: CheckFacts) -> Judgement:
     return Judgement("failed", seen, "bring that DFS, or the old active, back; or force: --accept-data-loss --count unknown")
 
 
+def _remote_log_readable(facts: CheckFacts) -> Judgement:
+    own = facts.own
+    if own.own_dfs_error is not None:
+        return Judgement("unknown", "it could not be looked at")
+    if not facts.stands_in:
+        return Judgement("ok", "this site was the active itself: it is not read here")
+    if own.remote_log_unreadable is None:
+        return Judgement("ok", f"site {own.site} has every key that is named there")
+    fix = f"give site {own.site} that key, in its file, and start it anew: nothing is lost, and nothing can be read before"
+    return Judgement("failed", own.remote_log_unreadable, fix)
+
+
 def _open_leases(facts: CheckFacts) -> Judgement:
     count = facts.own.open_leases
     if count is None:
@@ -424,6 +436,7 @@ CHECKS = (
     CheckRow("replication.lag", KINDS, _lag),
     CheckRow("read-lease.proved", ("switchover", "rejoin"), _lease),
     CheckRow("remote-log.found", _TAKES, _remote_log_found),
+    CheckRow("remote-log.readable", _TAKES, _remote_log_readable),
     CheckRow("remote-log.open-leases", _TAKES, _open_leases),
     CheckRow("remote-log.writable", KINDS, _writes_remote_log),
     CheckRow("dfs.own-writable", KINDS, _own_dfs),

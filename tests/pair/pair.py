@@ -45,6 +45,7 @@ from storage.engines.rocks.opening import RocksSettings
 from storage.engines.settings import EngineSettings
 from storage.failpoints import Failpoints
 from storage.log.cursors import CursorRegistry
+from storage.log.encryption import NO_KEYS, Keyring
 from storage.log.wal import Wal, WalSettings
 from switchover.operations.document import OperationDocument
 from switchover.operations.sql_journal import SqlJournal
@@ -161,6 +162,8 @@ class Pair:
     engines: dict[str, Callable[[Path], Awaitable[StorageEngine]]] = field(default_factory=dict)  # other than RocksDB
     open_dfs: Callable[[str], Dfs] | None = None  # of a site; other than a directory
     register_gate: Gate = field(default_factory=Gate)
+    remote_keys: dict[str, Keyring] = field(default_factory=dict)  # of a site, as of its next start; none: plain
+    wal_keys: dict[str, Keyring] = field(default_factory=dict)
     _dead: list[Faults] = field(default_factory=list)
 
     def _dfs(self, site: str, *, is_own: bool) -> Dfs:
@@ -179,7 +182,7 @@ class Pair:
         files = FaultyFiles(os_files, self.faults[name])
         engine = await self.engines.get(name, open_rocks)(root / "engine")
         stack.push_async_callback(engine.close)
-        wal = await Wal.open(files, "wal", WalSettings(segment_bytes=64 << 10))
+        wal = await Wal.open(files, "wal", WalSettings(segment_bytes=64 << 10), self.wal_keys.get(name, NO_KEYS))
         stack.push_async_callback(wal.close)
         own = FaultyDfs(self._dfs(name, is_own=True), self.own_faults[name])
         peer = FaultyDfs(self._dfs(OTHER[name], is_own=False), self.faults[name])
@@ -197,6 +200,7 @@ class Pair:
             chosen,
             SiteParts(
                 site=name, peer=OTHER[name], hybrid=HybridClock(clock, engine.applied.timestamp), layout=RemoteLayout("test"),
+                remote_keys=self.remote_keys.get(name, NO_KEYS),
                 applier=FrameApplier(engine, clock, chosen.barriers, on_refused=not_kept),
                 clock=clock, files=files, wal=wal, engine=engine, coordinator=coordinator, stand_in=stand_in,
                 transport=DirectTransport(self, OTHER[name], self.faults[name]), own_dfs=own, peer_dfs=peer,

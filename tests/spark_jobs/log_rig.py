@@ -63,7 +63,7 @@ def flip(file: Path, offset: int) -> None:
 def of_another_release(file: Path) -> None:
     """The version of the format is another one, and the header's CRC is right."""
     data = bytearray(file.read_bytes())
-    data[4] += 1
+    data[4] += 9
     data[60:64] = crc32c.crc32c(bytes(data[:60])).to_bytes(4, "little")
     file.write_bytes(data)
 

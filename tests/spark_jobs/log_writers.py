@@ -14,6 +14,7 @@ from remote_log.layout import RemoteLayout
 from remote_log.writing.writer import RemoteWriter, RemoteWriterSettings
 from storage.clock import SystemClock
 from storage.disk.os_files import OsFiles
+from storage.log.encryption import NO_KEYS, Keyring
 from storage.log.frame import make_frame
 from storage.log.record import EpochStart, Record, RecordKind
 from storage.log.wal import Wal, WalSettings
@@ -27,8 +28,9 @@ _NO_FENCE = "a writer that nobody fences"
 class Logs:
     """Below `root`: `wal`, and `dfs/pair/0` if the other site's DFS is not given. Epoch 1. Made and used in one event loop."""
 
-    def __init__(self, root: Path, dfs: Dfs | None = None) -> None:
-        self.root, self._given_dfs = root, dfs
+    def __init__(self, root: Path, dfs: Dfs | None = None, keys: tuple[Keyring, Keyring] = (NO_KEYS, NO_KEYS)) -> None:
+        """`keys`: of the WAL, and of the remote log."""
+        self.root, self._given_dfs, self._keys = root, dfs, keys
         self.wal_folder, self.remote_folder = root / "wal", root / "dfs" / "pair" / "0"
         self.seq = self.committed = 0
         self._synced = asyncio.Condition()
@@ -36,14 +38,14 @@ class Logs:
     async def open(self) -> None:
         (self.root / "dfs").mkdir(parents=True)
         self._files = OsFiles(self.root)
-        self.wal = await Wal.open(self._files, "wal", WalSettings(segment_bytes=SEGMENT_BYTES))
+        self.wal = await Wal.open(self._files, "wal", WalSettings(segment_bytes=SEGMENT_BYTES), self._keys[0])
         await self.wal.start(1, 1, PAIR)
         self._dfs, layout = self._given_dfs or DirectoryDfs(self.root / "dfs", "dfs.peer"), RemoteLayout("pair")
         await claim(self._dfs, layout, 1, ClaimContent("a", "plan", "bootstrap", "test", 1, 0))
         self.remote = RemoteWriter(
             self._dfs, layout, 1, SystemClock(), RemoteWriterSettings(segment_bytes=SEGMENT_BYTES),
             on_synced=self._on_synced, on_ended=self._on_ended, wal_name=lambda: self.wal.segments()[-1].name,
-            pair=PAIR,
+            pair=PAIR, keys=self._keys[1],
         )
         await self.remote.open(1)
         start = msgspec.msgpack.encode(EpochStart(1, "a", "bootstrap", "plan"))
@@ -96,9 +98,9 @@ class Logs:
         raise AssertionError(_NO_FENCE) from error
 
 
-async def written(root: Path, frames: int) -> Logs:
+async def written(root: Path, frames: int, keys: tuple[Keyring, Keyring] = (NO_KEYS, NO_KEYS)) -> Logs:
     """Whole logs, closed."""
-    logs = Logs(root)
+    logs = Logs(root, keys=keys)
     await logs.open()
     await logs.rows(frames)
     await logs.close()

@@ -27,6 +27,7 @@ from storage.engines.sql.tables import TablePlace
 from twinlog.errors import ConfigError, EngineFailed
 
 _LOCK_WAIT_S = 10.0  # a gateway that was killed leaves its session for a moment
+CERTIFICATE = "sslrootcert names the server's CA, and the host is one that its certificate names"
 _POLL_S = 0.1
 _REFUSALS = ("0A", "22", "23", "2B", "42", "54", "P0")  # classes of SQLSTATE
 _SQLITE_REFUSALS = (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MISMATCH)
@@ -239,6 +240,8 @@ def _unreachable(engine: Engine, error: BaseException) -> ConfigError:
         )
     if "not exist" in lower:
         return refused(f"{_shown(engine)} has no such database: {problem}", "create it, with ENCODING 'UTF8'")
+    if "certificate" in lower:
+        return refused(f"{_shown(engine)} is not believed: {problem}", CERTIFICATE)
     return refused(f"{_shown(engine)} cannot be reached: {problem}", "check host and port, and that the database is up")
 
 

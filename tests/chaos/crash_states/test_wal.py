@@ -10,7 +10,8 @@ import pytest
 from chaos.crash_states.disk import Disk
 from storage.disk.os_files import OsFiles
 from storage.log.chain import standing
-from storage.log.segment import HEADER_BYTES, wal_name
+from storage.log.encryption import PLAIN, Keyring, LogKey
+from storage.log.segment import HEADER_BYTES, parse_header, wal_name
 from storage.log.wal import Wal, WalSettings
 from tests.chaos.crash_states.programs.wal import SEGMENT_BYTES
 from tests.chaos.crash_states.rig import Judged, Plant, judge, recorded
@@ -18,6 +19,11 @@ from tests.storage.log.frames import a_frame, segment_bytes
 
 pytestmark = pytest.mark.usefixtures("records_calls")
 MOST = 48  # of one moment
+KEYS = Keyring("wal.encryption_keys", [LogKey("k", bytes(32)), LogKey(PLAIN)])  # reads what `ENCRYPTED` wrote, and plain logs
+ENCRYPTED: Plant = (
+    "storage.log.encryption", "NO_KEYS = Keyring()",
+    "from os import urandom\nNO_KEYS = Keyring(SETTINGS, [LogKey('k', bytes(KEY_BYTES)), LogKey(PLAIN)], urandom)",
+)
 SETTINGS = WalSettings(segment_bytes=SEGMENT_BYTES, tail_bytes_max=1 << 20)
 Found = list[tuple[int, int]]  # epoch and sequence of each frame that stands
 
@@ -27,7 +33,7 @@ async def open_twice(root: Path) -> Found:
     found = []
     for _ in range(2):
         files = OsFiles(root)
-        wal = await Wal.open(files, settings=SETTINGS)
+        wal = await Wal.open(files, settings=SETTINGS, keys=KEYS)
         frames = standing(await wal.read_all())
         assert wal.last_seq == (frames[-1].last_seq if frames else 0)
         found.append([(frame.epoch, frame.last_seq) for frame in frames])
@@ -54,8 +60,12 @@ def judged(folder: Path, *plants: Plant) -> Judged:
     return judge(recorded("wal", folder, plants).states(MOST), open_twice, nothing_lost)
 
 
-def test_a_log_that_was_being_written_opens_in_every_state(tmp_path: Path) -> None:
-    found = judged(tmp_path)
+@pytest.mark.parametrize("plants", [(), (ENCRYPTED,)], ids=["plain", "encrypted"])
+def test_a_log_that_was_being_written_opens_in_every_state(tmp_path: Path, plants: tuple[Plant, ...]) -> None:
+    found = judged(tmp_path, *plants)
+    if plants:
+        names = sorted((tmp_path / "root" / "wal").iterdir())
+        assert {parse_header(name.read_bytes()).key_id for name in names} == {"k"}
     assert not found.faults, str(found)
     assert found.states > 100
 

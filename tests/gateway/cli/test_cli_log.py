@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import gc
 import json
 from pathlib import Path
@@ -14,10 +15,20 @@ from gateway.cli import log
 from gateway.demo.files import write_files
 from storage.log.frame import Frame, make_frame
 from storage.log.record import Record, RecordKind, SchemaChange
-from storage.log.segment import SegmentHeader, SegmentScan, encode_header, remote_name, wal_name
+from storage.log.segment import (
+    SegmentHeader,
+    SegmentScan,
+    encode_frames,
+    encode_header,
+    encrypted,
+    remote_name,
+    scan_segment,
+    wal_name,
+)
 from storage.rows.codec import RowCodec
 from storage.rows.schema import encode_schema, parse_table
 from tests.gateway.cli.cli_rig import invoke
+from tests.storage.log.keys import log_key, ring
 
 
 def whole(seq: int, epoch: int = 1) -> Frame:
@@ -63,6 +74,40 @@ def test_logs_are_listed_shown_and_verified_without_a_gateway(logs: Path, monkey
     assert invoke("log", "cat", *config, "--limit", "2").stdout.count("epoch 1") == 2
     result = invoke("log", "verify", *config)
     assert (result.exit_code, "sound: 3 segments, 10 frames" in result.stdout) == (0, True)
+
+
+def test_encrypted_logs_are_read_with_the_keys_of_the_file_and_a_missing_one_is_no_damage(
+    logs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "160")
+    config = ("--config", str(logs))
+    for path, keys in ((tmp_path / "a/data/wal" / wal_name(1, 2), "w1"), (next(tmp_path.glob("b/dfs/demo/0/*/*")), "k1")):
+        scan = scan_segment(path.read_bytes(), path.name)
+        assert scan.header is not None
+        header, cipher = encrypted(scan.header, ring(keys))
+        head = encode_header(header)
+        path.write_bytes(head + encode_frames(scan.frames, 1, len(head), cipher) + bytes(500))
+    listed = json.loads(invoke("log", "ls", *config, "--json").stdout)["segments"]
+    assert [(one["key_id"], one["frames"]) for one in listed] == [(None, 4), ("w1", 0), ("k1", 0)]
+    assert "no key for w1" in invoke("log", "ls", *config).stdout
+    assert "damage" not in invoke("log", "ls", *config).stdout
+    result = invoke("log", "verify", *config, "--json")
+    faults = json.loads(result.stdout)["faults"]
+    assert (result.exit_code, [fault["code"] for fault in faults]) == (1, ["key-unavailable"] * 2)
+    assert "encrypted with the key 'w1', which wal.encryption_keys does not have" in faults[0]["message"]
+    assert "which remote_log.encryption_keys does not have" in faults[1]["message"]
+    for key in ("w1", "k1"):
+        (tmp_path / "a" / f"{key}.key").write_text(base64.b64encode(log_key(key).secret).decode())
+    with logs.open("a") as file:
+        file.write('\n[wal]\nencryption_keys = ["w1=file:w1.key", "plain"]\n')
+        file.write('\n[remote_log]\nencryption_keys = ["k1=file:k1.key"]\n')
+    result = invoke("log", "verify", *config)
+    assert (result.exit_code, "sound: 3 segments, 10 frames" in result.stdout) == (0, True), result.stdout
+    records = invoke("log", "cat", *config, "--from", "5", "--records", "--json").stdout.splitlines()
+    assert [json.loads(line)["seq"] for line in records] == [5, 6]
+    shown = invoke("config", "show", *config).stdout
+    assert "w1=***" in shown
+    assert base64.b64encode(log_key("w1").secret).decode() not in shown
 
 
 @pytest.mark.parametrize("verb", [("ls",), ("cat", "--limit", "0")])

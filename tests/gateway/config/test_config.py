@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from pathlib import Path
 
 import pytest
@@ -273,3 +274,36 @@ def test_the_example_with_hdfs_is_right_but_for_what_this_machine_lacks(tmp_path
     (tmp_path / "hadoop").mkdir()
     config = load_site_config(write(tmp_path, example.replace("/etc/hadoop/a", "hadoop")), {})
     assert config.dfs.peer.options == {"dfs.replication": "3"}
+
+
+KEY = base64.b64encode(bytes(range(32))).decode()
+
+
+def test_keys_of_logs_are_found_by_reference_and_never_shown(tmp_path: Path) -> None:
+    (tmp_path / "k1.key").write_text(KEY + "\n", encoding="utf-8")
+    given = "[remote_log]\nencryption_keys = ['k2=env:K2', 'k1=file:k1.key', 'plain']\n"
+    environ = {"K2": KEY, "TWINLOG_WAL__ENCRYPTION_KEYS": "w1=file:k1.key, plain"}
+    config = load_site_config(write(tmp_path, GOOD + given), environ)
+    assert [key.key_id for key in config.remote_log.encryption_keys] == ["k2", "k1", "plain"]
+    assert [key.key_id for key in config.wal.encryption_keys] == ["w1", "plain"]
+    assert config.remote_log.encryption_keys[1].secret == bytes(range(32))
+    shown = {key: value for key, value, _ in effective(config)}
+    assert shown["remote_log.encryption_keys"] == ["k2=***", "k1=***", "plain"]
+    assert KEY not in f"{config!r} {shown}"
+
+
+@pytest.mark.parametrize(("given", "problem"), [
+    (f"['{KEY}']", "has no reference at place 1"), (f"['k1=file:k1.key', 'k2={KEY}']", "has no reference at place 2"),
+    ("['k1=file:absent.key']", "cannot be read"), ("['k1=env:NOT_SET']", "NOT_SET, which is not set"),
+    ("['k1=file:short.key']", "which is not 32 bytes in base64"), ("['k1=file:k1.key', 'k1=file:k1.key']", "names 'k1' twice"),
+    (f"'{KEY}'", "is not a list of texts"), (f"['k1=file:k1.key', ['{KEY}']]", "is not a list of texts"),
+])
+def test_a_fault_of_a_key_is_named_and_the_key_is_not(tmp_path: Path, given: str, problem: str) -> None:
+    (tmp_path / "k1.key").write_text(KEY, encoding="utf-8")
+    (tmp_path / "short.key").write_text(KEY[:20], encoding="utf-8")
+    with pytest.raises(ConfigError) as raised:
+        load_site_config(write(tmp_path, f"{GOOD}[wal]\nencryption_keys = {given}\n"), {})
+    (fault,) = raised.value.fields["faults"]  # type: ignore[misc]
+    assert (fault["key"], problem in fault["problem"]) == ("wal.encryption_keys", True), fault
+    assert KEY not in str(fault)
+    assert KEY[:20] not in str(fault)

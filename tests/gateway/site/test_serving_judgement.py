@@ -11,6 +11,7 @@ from gateway.epoch.words import Words
 from gateway.service.documents import ServingDocument
 from gateway.site.serving_judgement import (
     COORDINATOR,
+    KEYS,
     LOCAL_LOG,
     OWN_DFS,
     PEER,
@@ -138,7 +139,7 @@ def test_a_standby_that_cannot_ask_the_active_is_not_whole_though_it_is_shipped_
     assert site_troubles(replace(ACTIVE, words=words(WAY)), judge_serving(ACTIVE)) == [], "an active ships, and hears by that"
 
 
-SUBJECTS = (OWN_DFS, PEER_DFS, COORDINATOR, PEER, WAY, STORAGE, LOCAL_LOG)
+SUBJECTS = (OWN_DFS, PEER_DFS, COORDINATOR, PEER, WAY, STORAGE, LOCAL_LOG, KEYS)
 
 
 @given(

@@ -12,6 +12,7 @@ from remote_log.dfs.port import DfsEntry
 from remote_log.fencing.claims import ClaimContent
 from remote_log.layout import RemoteLayout
 from remote_log.writing.writer import RemoteWriter, RemoteWriterSettings
+from storage.log.encryption import NO_KEYS, Keyring
 from storage.log.frame import Frame
 from storage.log.segment import wal_name
 from tests.remote_log.dfs.memory_dfs import Fault, MemoryDfs, MemoryDisk
@@ -84,7 +85,9 @@ def content_of(plan: str, epoch: int = 2) -> ClaimContent:
 class NotingWriter(RemoteWriter):
     """A writer whose epoch is claimed, and whose reports are kept: `synced` (last sequence, start of the append), `fenced`."""
 
-    def __init__(self, dfs: MemoryDfs, epoch: int = 1, clock: JumpingClock | None = None, **settings: Any) -> None:
+    def __init__(
+        self, dfs: MemoryDfs, epoch: int = 1, clock: JumpingClock | None = None, keys: Keyring = NO_KEYS, **settings: Any
+    ) -> None:
         self.synced: list[tuple[int, float]] = []
         self.fenced: list[TwinlogError] = []
         self.clock = clock or JumpingClock()
@@ -93,7 +96,7 @@ class NotingWriter(RemoteWriter):
         super().__init__(
             dfs, LAYOUT, epoch, self.clock, RemoteWriterSettings(**settings),
             on_synced=lambda seq, started_s: self.synced.append((seq, started_s)), on_ended=self.fenced.append,
-            wal_name=lambda: wal_name(epoch, self.wal_index),
+            wal_name=lambda: wal_name(epoch, self.wal_index), keys=keys,
         )
 
     @property

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from gateway.config.loading import load_site_config
+from gateway.demo.files import write_files
 from spark_jobs.audit.sites import load_pair
 from tests.gateway.two_sites import TwoSites
 from twinlog.errors import ConfigError, InvalidInput, PeerError
@@ -141,3 +142,14 @@ def test_sites_are_given_by_addresses_as_to_every_other_verb(tmp_path: Path) -> 
         load_pair("twinlog://shop?a=http://127.0.0.1:1")
     with pytest.raises(ConfigError, match="is an address; here a file is wanted"):
         load_site_config(Path("http://127.0.0.1:1,http://127.0.0.1:2"))
+
+
+def test_keys_of_logs_are_taken_as_references_and_never_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files beside the file, whether they are there or not: the executor that needs one reads it."""
+    path = write_files(tmp_path, {"a": 8401, "b": 8402}, engine="rocksdb")["a"]
+    with path.open("a", encoding="utf-8") as file:
+        file.write('\n[wal]\nencryption_keys = ["w1=file:w1.key", "plain"]\n')
+    monkeypatch.setenv("TWINLOG_REMOTE_LOG__ENCRYPTION_KEYS", "k2=env:K2, k1=file:/keys/k1")
+    pair = load_pair(path)
+    assert pair.sites["a"].wal_keys == f"w1=file:{path.parent / 'w1.key'},plain"
+    assert pair.sites["a"].remote_log_keys == pair.sites["b"].remote_log_keys == "k2=env:K2,k1=file:/keys/k1"

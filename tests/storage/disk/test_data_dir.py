@@ -15,6 +15,15 @@ from tools.sources import ROOT
 from twinlog.errors import DataDirectoryError
 
 
+def test_one_that_is_made_is_its_owners_alone_whatever_the_umask(tmp_path: Path) -> None:
+    old = os.umask(0)
+    try:
+        open_data_dir(tmp_path / "new/a", "p", "a").close()
+    finally:
+        os.umask(old)
+    assert oct((tmp_path / "new/a").stat().st_mode & 0o777) == "0o700"
+
+
 def test_a_first_start_founds_it_and_later_ones_find_it(tmp_path: Path) -> None:
     first = open_data_dir(tmp_path / "new/a", "p", "a")
     first.close()

@@ -128,5 +128,5 @@ def test_a_payload_that_is_nonsense_is_an_error(payload: bytes) -> None:
 
 
 def test_flags_of_another_release_are_named() -> None:
-    with pytest.raises(LogError, match="flags 0x8 are not known"):
-        parse_frame(sealed(encode_records([Record(9)]), 8))
+    with pytest.raises(LogError, match="flags 0x10 are not known"):
+        parse_frame(sealed(encode_records([Record(9)]), 16))

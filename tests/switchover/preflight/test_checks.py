@@ -47,8 +47,8 @@ def test_ids_are_stable() -> None:
         "coordinator.answers", "coordinator.same", "coordinator.knows-pair", "coordinator.plan-running", "pair.active",
         "pair.config-agrees",
         "peer.answers", "peer.role", "site.role", "standby.base-complete", "mode.sync", "replication.lag",
-        "read-lease.proved", "remote-log.found", "remote-log.open-leases", "remote-log.writable", "dfs.own-writable",
-        "wal.disk-space", "clock.skew", "journal.unfinished", "audit-recent", "listeners.guarded",
+        "read-lease.proved", "remote-log.found", "remote-log.readable", "remote-log.open-leases", "remote-log.writable",
+        "dfs.own-writable", "wal.disk-space", "clock.skew", "journal.unfinished", "audit-recent", "listeners.guarded",
     ]
     with pytest.raises(InvalidInput, match="switchover, failover, rejoin"):
         judge(facts("promotion"))
@@ -116,6 +116,9 @@ SWITCHING = Switching("p4", "a", 4, "restart", 0)
     ("failover", {"own": own(remote_log_missing="the claim 3")}, "remote-log.found", "failed"),
     ("failover", {"own": own(remote_log_missing="the claim 3"), "accepted": "unknown"}, "remote-log.found", "warning"),
     ("failover", {"own": own(own_dfs_error="away")}, "remote-log.found", "unknown"),
+    ("failover", {"own": own(remote_log_unreadable="no key k1")}, "remote-log.readable", "failed"),
+    ("switchover", {"own": own(remote_log_unreadable="no key k1")}, "remote-log.readable", "failed"),
+    ("failover", {"own": own(own_dfs_error="away")}, "remote-log.readable", "unknown"),
     ("failover", {"own": own(open_leases=9)}, "remote-log.open-leases", "warning"),
     ("switchover", {"own": own(peer_dfs_error="away")}, "remote-log.writable", "failed"),
     ("failover", {"own": own(peer_dfs_error="away")}, "remote-log.writable", "warning"),

@@ -74,6 +74,14 @@ def test_a_keytab_lets_in(client: Client) -> None:
     assert client.do("log", path="/p/s") is None
 
 
+def test_an_hdfs_that_wants_privacy_takes_no_call_in_the_clear(secure_hdfs: SecureHdfsCluster, client: Client) -> None:
+    """All else here runs with `hadoop.rpc.protection` and `dfs.data.transfer.protection` on `privacy`."""
+    open_conf_dir, keytab = str(secure_hdfs.open_conf_dir), str(secure_hdfs.keytab)
+    said = client.do("be", kerberos_principal=SERVICE, kerberos_keytab=keytab, conf_dir=open_conf_dir) or client.do("probe")
+    assert said is not None
+    assert "No common protection layer" in said
+
+
 def test_who_is_not_let_in_reads_what_to_check(secure_hdfs: SecureHdfsCluster, client: Client) -> None:
     keytab = str(secure_hdfs.keytab)
     stranger = str(secure_hdfs.kdc.keytab(STRANGER))

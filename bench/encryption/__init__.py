@@ -1,0 +1,1 @@
+"""Measures the cost of encrypted logs to a running pair."""
