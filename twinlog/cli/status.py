@@ -164,7 +164,8 @@ def _sites_table(sites: Answers, urls: Mapping[str, str]) -> Table:
     table.add_column("address", overflow="fold")
     for site, document in sites.items():
         if isinstance(document, Exception):
-            table.add_row(site, "[red]unreachable[/]", UNKNOWN, UNKNOWN, UNKNOWN, urls[site])
+            role = "unreachable" if isinstance(document, PeerError) else "refuses"
+            table.add_row(site, f"[red]{role}[/]", UNKNOWN, UNKNOWN, UNKNOWN, urls[site])
             continue
         role = str(document.get("role") or "unknown")
         table.add_row(
@@ -179,7 +180,8 @@ def blockers(sites: Answers, takeover: Takeover = None) -> list[str]:
     found = []
     for site, document in sites.items():
         if isinstance(document, Exception):
-            found.append(f"site {site} does not answer: {document}")
+            verb = "does not answer" if isinstance(document, PeerError) else "refuses to say"
+            found.append(f"site {site} {verb}: {document}")
             continue
         found += _said_by(site, document)
     best = leading({site: document for site, document in sites.items() if isinstance(document, Mapping)})

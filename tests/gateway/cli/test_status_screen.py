@@ -10,7 +10,7 @@ from rich.table import Table
 from tests.gateway.cli.cli_rig import invoke
 from tests.gateway.two_sites import TwoSites
 from twinlog.cli.status import blockers, status_screen
-from twinlog.errors import PeerError
+from twinlog.errors import PeerError, Unauthenticated
 from twinlog.terminal import out
 
 URLS = {"a": "http://a:1", "b": "http://b:1"}
@@ -40,6 +40,12 @@ def test_where_no_site_answers_nobody_knows_the_active() -> None:
     said = screen(None, {site: PeerError("refused") for site in URLS})
     assert "which site is active is unknown" in said
     assert "no site is active" not in said
+
+
+def test_a_site_that_refuses_who_asks_is_not_called_unreachable() -> None:
+    said = screen(None, {site: Unauthenticated("who asks is not known here") for site in URLS})
+    assert "unreachable" not in said
+    assert "site a refuses to say: who asks is not known here" in said
 
 
 def test_the_headline_says_what_the_active_of_the_register_does() -> None:
