@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import logging
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import inf
 from typing import Annotated, Any
 
 import structlog
@@ -67,9 +67,9 @@ def configure_logs(settings: LogSettings, **bound: str) -> None:
 class BoundedWarnings:
     """Warnings that strangers can cause: A_MINUTE_MAX are logged in each minute, and how many more there were."""
 
-    def __init__(self, logger: str, now_s: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, logger: str, now_s: Callable[[], float]) -> None:
         self._log, self._now_s = structlog.get_logger(logger), now_s
-        self._since_s, self._logged, self._left_out = now_s(), 0, 0
+        self._since_s, self._logged, self._left_out = -inf, 0, 0
 
     def warn(self, event: str, **members: Any) -> None:
         now_s = self._now_s()

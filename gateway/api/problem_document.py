@@ -107,6 +107,7 @@ class Problem(Struct, frozen=True):
     offered_previous: Number = UNSET
     committed: Number = UNSET
     file: Text = UNSET
+    key_id: Text = UNSET
     path: Text = UNSET
     offset: Number = UNSET
     sound_offset: Number = UNSET

@@ -67,6 +67,7 @@ PROBLEMS: dict[type[errors.TwinlogError], ProblemRow] = {
     errors.DamagedLog: ProblemRow(500, "The log is damaged"),
     errors.LogGap: ProblemRow(409, "Frames are missing"),
     errors.SyncFailed: ProblemRow(500, "The log could not be synced"),
+    errors.KeyUnavailable: ProblemRow(500, "A key of the log is missing"),
     errors.BrokenFrame: ProblemRow(500, "A frame is broken"),
     errors.BrokenHeader: ProblemRow(500, "The header of a segment is broken"),
     errors.DfsError: ProblemRow(502, "The distributed file system failed"),

@@ -20,7 +20,10 @@ from twinlog.errors import ConfigError
 from twinlog.terminal import JsonOption, out, print_json, verb
 
 app = typer.Typer(no_args_is_help=True, help="Prove that both sites are equal, with Spark; find what differs.")
-SETTINGS = "A setting of the job: of repair audit, truth, write; of reconcile tail; of replay log, base, into, webhdfs, user."
+SETTINGS = (
+    "A setting of the job: of repair audit, truth, write; of reconcile tail, encryption_keys; "
+    "of replay log, base, into, webhdfs, user, encryption_keys."
+)
 JOB_EXIT_CODES = "Exit codes: 0 done and nothing to repair, 1 differences or faults found, 2 it could not be done, 130 stopped."
 
 

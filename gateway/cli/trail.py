@@ -25,6 +25,7 @@ from gateway.config.loading import load_site_config
 from gateway.trail.anchors import anchors_in
 from gateway.trail.chain import FOLDER, ChainVerifier, Verdict, ordinal_of
 from gateway.trail.entry import TrailEntry, TrailHead
+from twinlog.cli import completion
 from twinlog.decoding import decoded
 from twinlog.errors import InvalidInput, NotFound, PeerError, reason
 from twinlog.sites import Sites
@@ -60,7 +61,9 @@ def trail(
         "--config", envvar="TWINLOG_CONFIG", metavar="FILE", show_default=False,
         help="The site's TOML; with --site, the pair as for `twinlog status`.",
     )],
-    site: Annotated[str, typer.Option("--site", metavar="SITE", help="Ask this site's gateway: a or b.")] = "",
+    site: Annotated[str, typer.Option(
+        "--site", metavar="SITE", help="Ask this site's gateway: a or b.", autocompletion=completion.sites,
+    )] = "",
     verify: Annotated[bool, typer.Option("--verify", help="Prove the chain, and show its faults alone.")] = False,
     since: Annotated[str, typer.Option("--since", metavar="TIME", help="30m, 12h, 7d, or 2026-11-24T03:00Z.")] = "",
     limit: Annotated[int, typer.Option("--limit", min=0, help="The newest so many entries; 0: all.")] = 50,

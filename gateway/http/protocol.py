@@ -34,7 +34,7 @@ from twinlog.errors import MalformedBody, Unavailable, words
 PIECE_BYTES = 4096  # fed to the parser at once, outside of a body whose length is known
 _CHUNK_FRAME_BYTES = 32  # length, line ends and a short extension of one chunk
 _TLS_BEGINS = b"\x16\x03"
-_warnings = BoundedWarnings("gateway.http")
+_warnings = BoundedWarnings("gateway.http", lambda: asyncio.get_running_loop().time())
 _CONNECTIONS_OWN = (b"connection", b"proxy-connection", b"upgrade")
 
 

@@ -28,7 +28,7 @@ from storage.log.segment import (
     parse_remote_name,
     parse_wal_name,
 )
-from twinlog.errors import BrokenHeader, ConfigError, DfsError, InvalidInput, NotFound, reason, words
+from twinlog.errors import ConfigError, DfsError, InvalidInput, KeyUnavailable, LogError, NotFound, reason, words
 
 PATH, WEBHDFS, USER, KEYS = "path", "webhdfs", "user", "encryption_keys"  # options of the read
 CLAIMS = "claims"
@@ -177,8 +177,12 @@ def whole_log(place: LogFolder) -> Log:
         raise NotFound(f"{place.path} (option {PATH}) {what}: there is nothing to read")
     heads = dict(_heads(log))
     for name, head in heads.items():  # at once, and not by the first task
-        with suppress(BrokenHeader):
+        try:
             cipher_of(parse_header(head), place.keyring(), place.file(name))
+        except KeyUnavailable:
+            raise
+        except LogError:  # a broken header, or one of another release: the audit's to say
+            continue
     pair = commonest(pairs_named(heads.values()))
     return replace(log, segments=tuple(replace(segment, pair=pair) for segment in log.segments))
 

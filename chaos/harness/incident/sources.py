@@ -27,6 +27,7 @@ ENTRIES_MAX = 100_000
 OPERATIONS_MAX = 10_000
 _SQLITE = b"SQLite format 3\0"
 _STARTED = "Started server process"
+_TRAIL = "trail"  # the audit trail says what other lines say, too; begins the names of its events
 _OWN_WORDS = ("serving", "role", "serves")  # of which `site` names the writer
 
 
@@ -71,6 +72,8 @@ def _log(site: str, path: Path, data: bytes) -> tuple[list[Event], int]:
             at_s = datetime.fromisoformat(moment).astimezone(UTC).timestamp()
         except (msgspec.DecodeError, KeyError, ValueError, AttributeError, TypeError):
             unread += bool(line.strip())
+            continue
+        if name.startswith(_TRAIL):
             continue
         if name in _OWN_WORDS and fields.get("site") not in (None, site):
             raise InvalidInput(f"{path} is the log of site {fields['site']}, not of site {site}")

@@ -56,7 +56,7 @@ def _no_check(*_: Any) -> None:
 
 
 # ---- fencing and leases
-async def _read_though_open(dfs: Any, layout: Any, path: str, pair: str = "") -> Any:
+async def _read_though_open(dfs: Any, layout: Any, path: str, pair: str = "", keys: Any = None) -> Any:
     return scan_segment(await dfs.read(path), path).frames
 
 

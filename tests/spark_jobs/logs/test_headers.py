@@ -29,7 +29,7 @@ def one_by_one(data: bytes, offset: int, alignment: int) -> tuple[list[int], lis
     headers: list[FrameHeader] = []
     try:
         while True:
-            header = sound_header(memoryview(data), offset)
+            header = sound_header(memoryview(data), offset, sealed=True)
             offsets.append(offset)
             headers.append(header)
             end = offset + HEADER_BYTES + header[10]

@@ -83,7 +83,7 @@ class Active:
 @pytest.fixture
 def active(monkeypatch: pytest.MonkeyPatch) -> Active:
     site = Active()
-    monkeypatch.setattr(repair, "Client", lambda urls, patience: Client(urls, QUICK, FunctionHttp(site)))
+    monkeypatch.setattr(repair, "Client", lambda urls, patience, tls=None: Client(urls, QUICK, FunctionHttp(site)))
     return site
 
 
