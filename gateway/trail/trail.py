@@ -266,9 +266,9 @@ class Trail:
         self._is_written(entry, head)
 
     async def _end_file(self) -> None:
-        file, self._file = self._file, None
-        if file is not None:
-            await file.close()
+        if self._file is not None:
+            await self._file.close()
+            self._file = None
 
     async def _ordinals(self) -> list[int]:
         names = await self._files.list(FOLDER)

@@ -36,6 +36,7 @@ class _Thread:
         self._closed = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
+        self._ended: asyncio.Future[None] | None = None  # of the close that was begun
 
     def _send(self, item: object) -> asyncio.Future[Any]:
         if self._closed:
@@ -84,17 +85,20 @@ class _Thread:
                 future.set_exception(error)
 
     async def close(self) -> None:
-        """End the thread once everything given to it before is done. Closing twice is fine."""
+        """End the thread once everything given to it before is done. Closing twice is fine, also where the first one was given
+        up: whoever closes a descriptor behind this must not meet a write that is under way."""
         self._closed = True
-        thread, self._thread = self._thread, None
-        if thread is None:
+        if self._thread is None:
             return
-        assert self._loop is not None
-        ended: asyncio.Future[None] = self._loop.create_future()
-        self._inbox.put((ended, None))
-        self._inbox.put(None)
-        await asyncio.shield(ended)
-        thread.join()
+        if self._ended is None:
+            assert self._loop is not None
+            self._ended = self._loop.create_future()
+            self._inbox.put((self._ended, None))
+            self._inbox.put(None)
+        await asyncio.shield(self._ended)
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            thread.join()
 
 
 def take_back(late: Callable[[T], object], done: asyncio.Future[T] | concurrent.futures.Future[T]) -> None:

@@ -77,6 +77,23 @@ async def test_a_cancelled_call_disturbs_nobody() -> None:
     await worker.close()
 
 
+async def test_a_close_that_was_given_up_is_finished_by_the_next_one() -> None:
+    worker, gate = Worker("test-given-up"), threading.Event()
+    running = worker.submit(gate.wait)
+    first = asyncio.ensure_future(worker.close())
+    await asyncio.sleep(0)
+    first.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await first
+    second = asyncio.ensure_future(worker.close())
+    await asyncio.sleep(0)
+    assert not second.done()  # its thread may still write to the descriptor that is closed next
+    gate.set()
+    await second
+    assert running.done()
+    assert not [thread for thread in threading.enumerate() if thread.name == "test-given-up"]
+
+
 async def test_close_ends_the_thread_after_the_work_and_refuses_more() -> None:
     worker = Worker("test-close")
     seen: list[int] = []
