@@ -12,7 +12,8 @@ The JSON form is a list whose every member must hold: [{"column": "carrier", "op
 
 What always holds: a comparison with a null column is false, `!=` too, as in SQL; a row that is not there satisfies
 nothing; values compare as their types do (decimals by number, strings by code point), so that a predicate agrees with the
-order of keys; the key is decoded only when a predicate names a key column, the value only when one names another.
+order of keys; the key is decoded only when a predicate names a key column, the value only when one names another; a stored
+value that cannot be compared, because its bytes are damaged, is an error of the tree.
 Source: product.md section 2.
 This module is pure.
 """
@@ -78,9 +79,14 @@ def compile_predicates(codec: RowCodec, where: object, *, native: bool = False) 
                     return False
         if value_tests:
             get = decoded(_unpack, row.value, _damaged).get
-            for column_id, default, test in value_tests:
-                if not test(get(column_id, default)):
-                    return False
+            try:
+                for column_id, default, test in value_tests:
+                    if not test(get(column_id, default)):
+                        return False
+            except (TypeError, AttributeError, ValueError, ArithmeticError) as error:
+                # The operand has its column's type, so the stored value has another one.
+                name = next(column.name for column in codec.schema.columns if column.id == column_id)
+                raise _damaged(f"column {name!r} of table {codec.schema.name!r} holds a value of another type") from error
         return True
 
     return holds

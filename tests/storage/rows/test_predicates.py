@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from storage.engine import StoredRow
 from storage.rows.codec import RowCodec
-from storage.rows.predicates import IN_VALUES_MAX, PREDICATES_MAX, compile_predicates
+from storage.rows.predicates import IN_VALUES_MAX, OPS, PREDICATES_MAX, compile_predicates
 from storage.rows.schema import alter
 from storage.rows.types import TYPES
 from tests.storage.rows.strategies import STORED, as_json, comparable, stored_in_key, table
@@ -100,6 +102,31 @@ def test_null_tests() -> None:
     assert not holds(row(note=None), cond("note", "in", ["a"]))
     assert not holds(row(note=None), cond("note", "prefix", ""))
     assert not holds(row(x="NaN"), cond("x", "in", ["NaN", 1]))
+
+
+SOUND = {
+    "bool": True, "int32": 1, "int64": 1, "float32": 1.0, "float64": 1.0, "string": "a", "bytes": b"a", "timestamp": 1,
+    "decimal": "1",
+}
+DAMAGED = (b"\x00\x01", "text", [1], {"a": 1}, True, 1.5, float("nan"), -3, 2**63)
+
+
+@pytest.mark.parametrize("type_name", TYPES_COMPARED)
+@pytest.mark.parametrize("op", OPS)
+def test_a_stored_value_of_another_type_is_an_error_of_the_tree(type_name: str, op: str) -> None:
+    """The bytes of a row on a disk may decode to anything; what cannot be compared is damage, not a defect of twinlog."""
+    codec = RowCodec(table([("k", "string"), ("c", type_name)], ["k"]))
+    sound = as_json(type_name, SOUND[type_name])
+    operand = {"is_null": [], "not_null": [], "in": [[sound]]}.get(op, [sound])
+    if op == "prefix" and type_name not in ("string", "bytes"):
+        return
+    test = compile_predicates(codec, [cond("c", op, *operand)])
+    key, value = codec.encode_json_row({"k": "a", "c": sound})
+    (column_id,) = msgspec.msgpack.decode(value, type=dict[int, Any])
+    for wrong in DAMAGED:
+        held = StoredRow(key, msgspec.msgpack.encode({column_id: wrong}), 1)
+        with contextlib.suppress(TwinlogError):
+            assert test(held) in (True, False)
 
 
 def test_all_must_hold_and_an_absent_row_satisfies_nothing() -> None:
