@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import io
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 
 import msgspec
@@ -214,38 +214,22 @@ async def idle_crowd(port: int, answers: Answers) -> None:
     """1,300 connections of 60 addresses that wait in each way: silent, idle, in half a head or body, or behind a refusal."""
     live = b"GET /health/live HTTP/1.1\r\nhost: localhost\r\n\r\n"
     half_a_body = _head("PUT", f"/v1/tables/{TABLE}/rows/1", JSON, "content-length: 99\r\n")
-    ways = (b"", live, live[:-2], half_a_body, b"nonsense\r\n\r\n")
-
-    async def wait(number: int) -> None:
-        while True:
-            try:
-                reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=(f"127.0.1.{1 + number % 60}", 0))
-                writer.write(ways[number % len(ways)])
-                line = await reader.readline()
-                answers[line[9:12].decode() or "closed"] += 1
-                while await reader.read(1 << 16):
-                    pass
-                writer.transport.abort()
-            except OSError as error:
-                answers[type(error).__name__] += 1
-            await asyncio.sleep(0.5)
-
-    async with asyncio.TaskGroup() as group:
-        for number in range(1300):
-            group.create_task(wait(number))
-            if number % 50 == 0:
-                await asyncio.sleep(0.02)
+    await _crowd(port, answers, (b"", live, live[:-2], half_a_body, b"nonsense\r\n\r\n"))
 
 
 async def event_streams(port: int, answers: Answers) -> None:
     """1,300 followers of the cluster document, of 60 addresses, that read what they are sent."""
     head = b"GET /v1/cluster/events HTTP/1.1\r\nhost: localhost\r\naccept: text/event-stream\r\n\r\n"
+    await _crowd(port, answers, (head,))
 
-    async def follow(number: int) -> None:
+
+async def _crowd(port: int, answers: Answers, says: Sequence[bytes]) -> None:
+    """1,300 connections of 60 addresses: each says one of these texts, reads what comes, and begins anew when it ends."""
+    async def talk(number: int) -> None:
         while True:
             try:
                 reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=(f"127.0.1.{1 + number % 60}", 0))
-                writer.write(head)
+                writer.write(says[number % len(says)])
                 line = await reader.readline()
                 answers[line[9:12].decode() or "closed"] += 1
                 while await reader.read(1 << 16):
@@ -257,7 +241,7 @@ async def event_streams(port: int, answers: Answers) -> None:
 
     async with asyncio.TaskGroup() as group:
         for number in range(1300):
-            group.create_task(follow(number))
+            group.create_task(talk(number))
             if number % 50 == 0:
                 await asyncio.sleep(0.02)
 
