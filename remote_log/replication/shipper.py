@@ -64,8 +64,8 @@ async def holds(wal: Wal, end: int, at: LogPoint) -> bool:
 
 
 class PeerView(msgspec.Struct, frozen=True, gc=False):
-    """The active's knowledge of its follower, and when it learned it (`at_s`, monotonic). `durable_seq`: of this log, as of
-    when it last followed; None once it has said that it does not: what it holds then may be of another log."""
+    """The active's knowledge of its follower, which was true at `at_s` (monotonic: when it was asked) or later. `durable_seq`:
+    of this log, as of when it last followed; None once it has said that it does not: that may be of another log."""
 
     state: str = "unknown"  # unknown | following | diverged | loading | busy | refused (by an answer) | unreachable
     applied_seq: int | None = None
@@ -145,6 +145,8 @@ class Shipper:
 
     async def _call(self, method: str, request: FollowRequest | ReplicateRequest | BaseRequest | BaseDoneRequest) -> Position:
         """The follower's answer, once it can be true. Raises PeerError."""
+        # An answer may lie about for as long as this process was stopped: the follower can have lost since what it says.
+        asked_s = self._ports.clock.monotonic_s()
         position = await self._ports.transport.call(
             method, addressed(request, self._pair), Position, self._settings.call_timeout_s
         )
@@ -152,11 +154,11 @@ class Shipper:
         now_s = self._answered_s = self._ports.clock.monotonic_s()
         if why is not None:
             self._not_held = position.at
-            self._see(PeerView("diverged", None, None, now_s, why))
+            self._see(PeerView("diverged", None, None, asked_s, why))
             raise PeerError(why)
         self.setbacks.weigh(position.state, position.durable_seq, now_s)
         durable_seq = position.durable_seq if position.state == "following" else None
-        self._see(PeerView(position.state, position.applied_seq, durable_seq, now_s, position.why))
+        self._see(PeerView(position.state, position.applied_seq, durable_seq, asked_s, position.why))
         return position
 
     async def _disbelief(self, position: Position) -> str | None:

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from chaos.servers import janitor
 from tests.processes import has_ended, state, wait_for
 from tools.sources import ROOT
@@ -35,6 +37,7 @@ def test_that_kills_its_worker(tmp_path):
 """
 
 
+@pytest.mark.long
 def test_a_worker_that_is_killed_leaves_nothing(tmp_path: Path) -> None:
     """A PostgreSQL with a client, a site that a fork server made, and a process that has stopped: tied to the worker or not."""
     test, note = tmp_path / "test_killed.py", tmp_path / "note"

@@ -226,6 +226,7 @@ async def sends(name: str, plan: Plan) -> int:
             return world.compared
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["RocksDB", "SQLite", "PostgreSQL"])
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(PLANS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -47,6 +48,13 @@ class Views(list[Any]):
             while not self or (self[-1].durable_seq != 1 if seq == 1 else (self[-1].durable_seq or 0) < seq):
                 self.came.clear()
                 await self.came.wait()
+
+
+class Stopped:
+    """A transport of one function."""
+
+    def __init__(self, call: Any) -> None:
+        self.call = call
 
 
 async def following() -> World:
@@ -173,4 +181,24 @@ async def test_what_a_log_holds() -> None:
     assert not await holds(world.wal, end, LogPoint(end + 1, frame.epoch))
     first = world.wal.first_previous or 0
     assert await holds(world.wal, end, LogPoint(first, 1, 5)), "that frame was trimmed: nobody knows"
+    await world.close()
+
+
+async def test_an_answer_that_lay_about_is_as_old_as_its_question() -> None:
+    """The active's process was stopped behind a call: the answer waits in its socket, and the follower may have lost since."""
+    world, views = await following(), Views()
+    views.watch(world)
+    ask = world.call
+    asked_s: list[float] = []
+
+    async def stopped(method: str, message: dict[str, Any], kind: type[Any], timeout_s: float) -> Any:
+        asked_s.append(world.clock.now_s)
+        answer = await ask(method, message, kind, timeout_s)
+        world.clock.now_s += 3.4
+        return answer
+
+    world.shipper._ports = replace(world.shipper._ports, transport=Stopped(stopped))
+    await world.write(upsert(b"000", value(c1="after")))
+    await views.until("following")
+    assert views[0].at_s == asked_s[0]
     await world.close()

@@ -44,6 +44,7 @@ def run(spark: SparkSession, asked: JobRequest) -> tuple[Outcome, list[dict[str,
     return outcome, [row.asDict() for row in outcome.findings.collect()]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["rocksdb", "sqlite", "postgresql"])
 async def test_what_was_planted_is_found_and_nothing_else(spark: SparkSession, tmp_path: Path, kind: str) -> None:
     """The source is RocksDB, the peer each of the engines."""

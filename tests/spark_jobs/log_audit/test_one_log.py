@@ -62,6 +62,7 @@ def _all(segments: Segments) -> Iterator[Frame]:
         yield from frames
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(3))
 def test_what_stands_and_where_links_are_missing_is_the_same(spark: SparkSession, tmp_path: Path, seed: int) -> None:
     noise = random.Random(seed)

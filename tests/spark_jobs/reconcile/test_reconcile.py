@@ -94,6 +94,7 @@ def run(spark: SparkSession, asked: JobRequest, **settings: str) -> tuple[Outcom
     return outcome, {None if row["key_text"] is None else int(row["key_text"]): row for row in rows}
 
 
+@pytest.mark.long
 async def test_every_row_has_its_outcome_and_the_lost_ones_are_findings(spark: SparkSession, tmp_path: Path) -> None:
     tail = put_aside(tmp_path / "quarantine", TAIL)
     wal = write_wal(tmp_path / "wal", [[SINCE]], epoch=NOW_EPOCH)

@@ -50,6 +50,7 @@ async def a_life(kind: str) -> AsyncIterator[Lives]:
         await made.engine.close()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", DATABASES)
 async def test_every_word_of_both_databases_is_a_table(kind: str) -> None:
     words = iter(all_words())
