@@ -25,8 +25,8 @@ def provable(data: bytes) -> list[tuple[int, int]]:
 
 
 def values(data: bytes) -> list[tuple[int, int]]:
-    """The ranges of those frames in which the values of rows stand: there a bit that turns contradicts the checksum alone, neither
-    the head of its frame nor the form of its records."""
+    """The ranges of those frames in which the values of rows stand: there a bit that turns contradicts the checksum alone,
+    neither the head of its frame nor the form of its records."""
     found = []
     for offset, _, frame in _proven(data):
         for record in () if frame.flags & Flags.COMPRESSED else frame.records:

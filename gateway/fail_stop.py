@@ -1,10 +1,10 @@
 """The fail-stop of a gateway: a process that cannot continue, and would not end by itself, ends at once with a documented exit
 code, so that whoever supervises it starts it again.
 
-What always holds: a gateway ends whose event loop stands, one of whose threads ended by an error of its own machinery or failed
-at its birth, or whose event loop got no memory for a callback: of each of these somebody would wait for ever. The end takes no
-lock, closes nothing, and has made all that it needs beforehand; where standard error takes no words, the kernel ends the process
-(SIGALRM) LAST_WORDS_S later. To the other site and to clients it is a kill, and every promise is made for those.
+What always holds: a gateway ends whose event loop stands, one of whose threads ended by an error of its own machinery or
+failed at its birth, or whose event loop got no memory for a callback: of each of these somebody would wait for ever. The end
+takes no lock, closes nothing, and has made all that it needs beforehand; where standard error takes no words, the kernel ends
+the process (SIGALRM) LAST_WORDS_S later. To the other site and to clients it is a kill, and every promise is made for those.
 Source: docs/decisions/2026-11-24-a-gateway-that-would-hang.md.
 """
 
@@ -75,7 +75,8 @@ class _Executors(logging.Handler):
 def hooked(end: End) -> Iterator[None]:
     """Inside the block `end` hears of threads, and of callbacks of the running event loop, that end as none may."""
     loop = asyncio.get_running_loop()
-    before, executors, log = (threading.excepthook, sys.unraisablehook), _Executors(end), logging.getLogger("concurrent.futures")
+    before, executors = (threading.excepthook, sys.unraisablehook), _Executors(end)
+    log = logging.getLogger("concurrent.futures")
 
     def died(args: threading.ExceptHookArgs) -> None:
         if args.exc_type is not SystemExit:

@@ -47,8 +47,8 @@ class Ticks:
 
 @contextmanager
 def watched(stands: Callable[[], object], *, tick_s: float = TICK_S, ticks_max: int = TICKS_MAX) -> Iterator[None]:
-    """Watches the running event loop inside the block; `stands` is called on the watching thread. Raises OSError where no thread
-    can be started."""
+    """Watches the running event loop inside the block; `stands` is called on the watching thread. Raises OSError where no
+    thread can be started."""
     loop, question = asyncio.get_running_loop(), os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
     ticks = Ticks(lambda: os.eventfd_write(question, 1), stands, ticks_max)
     over = threading.Lock()

@@ -33,7 +33,7 @@ def started(case: str) -> Iterator[subprocess.Popen[str]]:
 
 
 @pytest.mark.parametrize(("case", "reason", "told"), [
-    ("the_loop_stands", STANDS, "in _the_loop_stands"),
+    ("the_loop_stands", STANDS, "in the_loop_stands"),
     ("a_worker_cannot_say_what_came_of_it", DIED, "MemoryError"),
     ("a_group_worker_cannot_say_what_came_of_it", DIED, "MemoryError"),
     ("a_thread_fails_at_its_birth", UNBORN, "MemoryError"),

@@ -108,12 +108,12 @@ class Rot:
                 data = path.read_bytes()
             except FileNotFoundError:  # deleted meanwhile
                 continue
-            if place in _LOGS:
-                ranges = values(data) if way == VALUE else provable(data)
-            else:
-                ranges = [(0, len(data))] if data else []
-            found += [(path, each) for each in ranges]
+            found += [(path, each) for each in (_ranges(data, way) if place in _LOGS else [(0, len(data))] if data else [])]
         return found
+
+
+def _ranges(log: bytes, way: str) -> list[tuple[int, int]]:
+    return values(log) if way == VALUE else provable(log)
 
 
 def _rot(fault: Fault, stage: Stage) -> Rot:
@@ -121,6 +121,6 @@ def _rot(fault: Fault, stage: Stage) -> Rot:
 
 
 KINDS = (
-    Kind("rot", SITE_TARGETS, "a bit of a file of `how` turns: PLACE, in a value of a log: PLACE/value; or its end is gone: PLACE/cut", _rot, lasts=False,
-         how=tuple(PLACES), check=place_and_way),
+    Kind("rot", SITE_TARGETS, "a bit of a file turns: PLACE, or, in a row of a log, PLACE/value; or its end is gone: PLACE/cut",
+         _rot, lasts=False, how=tuple(PLACES), check=place_and_way),
 )

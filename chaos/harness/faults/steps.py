@@ -71,7 +71,7 @@ class AtStep(Trapped):
         sites, site = self.stage.sites, self.chosen
         if sites.is_running(site):
             if stood_s > STANDS_S + STANDS_SLACK_S:
-                sites.mute.append(f"The event loop of the gateway of site {site} stood for {stood_s:.0f} s, and it did not end.")
+                sites.mute.append(f"The event loop of site {site} stood for {stood_s:.0f} s, and its gateway did not end.")
             return "stood there"
         if stood_s > STANDS_S:
             sites.excuse_end(site, Exit.FAIL_STOP)

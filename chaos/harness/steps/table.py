@@ -32,8 +32,8 @@ class Deed(IntEnum):
 
 
 class Slot(ctypes.Structure):
-    """`number` 0: free. `struck`: when it did so last, by the monotonic clock of this machine; 0: never. `left`: passes until it
-    strikes, the last one included. `passed`: since it was armed."""
+    """`number` 0: free. `struck`: when it did so last, by the monotonic clock of this machine; 0: never. `left`: passes until
+    it strikes, the last one included. `passed`: since it was armed."""
 
     _fields_ = (
         ("number", ctypes.c_uint64), ("deed", ctypes.c_uint64), ("struck", ctypes.c_double), ("left", ctypes.c_int64),

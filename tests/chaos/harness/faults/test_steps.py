@@ -69,7 +69,7 @@ async def test_what_was_reached_is_told_and_undone(sites: Sites, kind: str, told
 
 @pytest.mark.parametrize(("stood_s", "runs", "told", "done", "mute"), [
     (5.0, True, "stood there", [], ""),
-    (STANDS_S + STANDS_SLACK_S + 1, True, "stood there", [], "stood for 41 s, and it did not end"),
+    (STANDS_S + STANDS_SLACK_S + 1, True, "stood there", [], "stood for 41 s, and its gateway did not end"),
     (STANDS_S + 1, False, "stood there, and ended itself", ["excuse b 5", "start b"], ""),
     (STANDS_S - 5, False, "stood there, and ended itself", ["start b"], ""),
 ])
