@@ -29,7 +29,7 @@ endings: list[Callable[[int], None]] = []  # what the process calls at its very 
 
 OWNER_ONLY = 0o077  # the umask of every command: what one writes may hold rows
 EXIT_CODES = "Exit codes: 0 done, 1 failed or refused, 2 wrong usage or configuration, 3 outcome unknown or still running, " \
-    "4 no site could be reached."
+    "4 no site could be reached, 5 a gateway ended itself: start it again."
 
 
 class Exit(IntEnum):
@@ -38,6 +38,7 @@ class Exit(IntEnum):
     USAGE = 2
     UNKNOWN = 3
     UNREACHABLE = 4
+    FAIL_STOP = 5
 
 
 ConfigOption = Annotated[

@@ -18,7 +18,7 @@ START_S = 180.0
 ANSWER_SLACK_S = 2.0  # this machine is shared, and so is the loop of the clients
 TRAVEL_S = 1.0  # an answer's way through the proxy and that loop, when nothing is done to its link
 MODE_SLACK_S = 4.0
-STOPPING = ("pause", "pause-at", "wait-at")
+STOPPING = ("pause", "pause-at", "wait-at", "stand-at")
 _ENDING = ("crash", "terminate")
 _OF_DISKS = frozenset(kind.name for kind in DISKS)
 

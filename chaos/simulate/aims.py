@@ -87,6 +87,11 @@ def points(course: str) -> tuple[str, ...]:
     return (*steps, *_INSIDE.get(course, ()))
 
 
+def calls_of(course: str) -> tuple[str, ...]:
+    """Returns the points of ports that belong to `course`."""
+    return tuple(f"{call}.{when}" for call in _OFTEN[course] for when in ("before", "after"))
+
+
 def aimed(plan: SeedPlan) -> SeedPlan:
     """Returns the plan with a course of events of its own, faults at steps of that, and at most two of its other faults."""
     chance = random.Random(f"aim {plan.seed}")

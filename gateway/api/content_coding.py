@@ -66,6 +66,8 @@ class Expander:
                     whole.write(part)
                 if whole.tell() == SMALL_BODY_BYTES:
                     await self._expand(stream, whole, bytes_max, len(body), hold)
+        except MemoryError:  # pyarrow's is an ArrowException, too
+            raise
         except (OSError, pa.ArrowException) as error:
             what = f"the body cannot be expanded as {coding}: {words(error)}"
             raise MalformedBody(f"{what}; send it whole and well-formed") from error

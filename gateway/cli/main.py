@@ -36,8 +36,10 @@ def serve(
     import uvloop
 
     from gateway.app import serve as serve_site
+    from gateway.fail_stop import guarded
 
-    uvloop.run(serve_site(load_site_config(config)))
+    loaded = load_site_config(config)
+    uvloop.run(guarded(serve_site(loaded), f"site {loaded.site}"))
 
 
 @app.command(epilog=EXIT_CODES)

@@ -40,6 +40,7 @@ FRAME_BYTES_MAX = HEADER_BYTES + PAYLOAD_BYTES_MAX + TAG_BYTES  # as it is store
 COMPRESS_BYTES_MIN = 8 << 10  # a smaller payload costs more time than it saves (docs/decisions: one record format)
 _WORTH_IT = 0.75  # of the size it had
 _LENGTH_BYTES = 4
+_NO_MEMORY = "not enough memory"  # as zstd says it, which pyarrow makes an OSError
 COUNTER_BITS = 16  # of a hybrid timestamp, below 48 bits of wall milliseconds; storage/clock.py makes them
 TIMESTAMP_MAX = (1 << 63) - 1  # a database keeps it as a signed integer
 SKEW_MAX_S = 86_400  # a time zone taken for UTC stops no pair; what lies further ahead of this site's clock is no time
@@ -209,17 +210,24 @@ def _zstd() -> Any:
 
 
 def _compressed(payload: bytes) -> bytes:
-    compressed: bytes = _zstd().compress(payload, asbytes=True)
+    """Raises MemoryError."""
+    try:
+        compressed: bytes = _zstd().compress(payload, asbytes=True)
+    except OSError as error:  # of bytes in memory: zstd has no other reason
+        raise MemoryError(words(error)) from error
     return len(payload).to_bytes(_LENGTH_BYTES, "little") + compressed
 
 
 def _expanded(payload: memoryview) -> bytes:
-    """Raises LogError for anything that `_compressed` did not make, before it takes more memory than a frame may."""
+    """Raises LogError for anything that `_compressed` did not make, before it takes more memory than a frame may; MemoryError
+    where this process has none, which is no damage."""
     length = int.from_bytes(payload[:_LENGTH_BYTES], "little")
     if length > PAYLOAD_BYTES_MAX:
         raise LogError(f"a frame's payload would expand to {length} bytes, above the limit of {PAYLOAD_BYTES_MAX}")
     try:
         expanded: bytes = _zstd().decompress(payload[_LENGTH_BYTES:], decompressed_size=length, asbytes=True)
     except (OSError, ValueError) as error:  # pyarrow's ArrowException are both
+        if _NO_MEMORY in str(error):
+            raise MemoryError(words(error)) from error
         raise LogError(f"a frame's payload cannot be expanded: {words(error)}") from error
     return expanded

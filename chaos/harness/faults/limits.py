@@ -10,6 +10,7 @@ is a step at which a gateway fails to start a thread.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import resource
 from collections.abc import Callable
@@ -23,7 +24,7 @@ from chaos.harness.faults.processes import started_again
 from chaos.harness.faults.steps import Trapped
 from chaos.harness.steps.points import THREAD
 from chaos.harness.steps.table import Deed
-from twinlog.errors import InvalidInput
+from twinlog.errors import InvalidInput, Unavailable
 
 MIB = 1 << 20
 NO_THREADS = "no-threads"
@@ -44,6 +45,7 @@ class Limited(OnSite):
 
     number: int = resource.RLIMIT_NOFILE
     pid: int = 0
+    life: int = 0
     before: tuple[int, int] = (0, 0)
 
     async def why_not(self) -> str:
@@ -52,7 +54,7 @@ class Limited(OnSite):
 
     async def inject(self) -> str:
         site = self.choose()
-        self.pid = self.stage.sites.pid(site) or 0
+        self.pid, self.life = self.stage.sites.pid(site) or 0, self.stage.sites.lives[site].starts
         left = left_over(self.fault)
         limit = files_limit(self.pid, left) if self.number == resource.RLIMIT_NOFILE else memory_limit(self.pid, left)
         if self.number == resource.RLIMIT_DATA:
@@ -65,11 +67,24 @@ class Limited(OnSite):
         sites, site = self.stage.sites, self.chosen
         if sites.pid(site) == self.pid:
             resource.prlimit(self.pid, self.number, self.before)
-            return ""
-        if sites.is_running(site) or self.number != resource.RLIMIT_DATA:
+            if self.number != resource.RLIMIT_DATA or await self._answers():
+                return ""
+        if self.number != resource.RLIMIT_DATA:
             return "its process is gone"
-        sites.excuse(site)
-        return "; ".join(filter(None, ("its process is gone", await started_again(self.stage, site))))
+        sites.excuse(site, self.life)
+        told = "its process is gone"
+        return told if sites.is_running(site) else "; ".join(filter(None, (told, await started_again(self.stage, site))))
+
+    async def _answers(self) -> bool:
+        """It has memory again: it answers, or has ended itself, which this waits for."""
+        sites, site = self.stage.sites, self.chosen
+        try:
+            await asyncio.to_thread(sites.wait_for_answer, site)
+        except Unavailable:
+            if sites.pid(site) == self.pid:
+                sites.mute.append(f"The gateway of site {site} has memory again, and neither answers nor ends itself.")
+                await asyncio.to_thread(sites.kill, site)
+        return sites.pid(site) == self.pid
 
 
 @dataclass

@@ -19,10 +19,10 @@ from chaos.fault_lines import Fault, fault_text
 from chaos.harness.faults.kind import NO_ACTIVE, SITE_TARGETS, Kind, Stage
 from chaos.harness.pair.files.spoiled import LOOK_BYTES, Damage
 from chaos.harness.pair.sites import OTHER, SITES
-from chaos.log_damage import provable
+from chaos.log_damage import provable, values
 from twinlog.errors import InvalidInput
 
-FLIP, CUT = "flip", "cut"
+FLIP, CUT, VALUE = "flip", "cut", "value"
 _LOGS = ("wal", "remote")
 _NO_COPIES = ("cursors", "mark", "identity")  # nothing that was acknowledged is in them
 PLACES: Mapping[str, Callable[[str], tuple[str, str]]] = {  # a plan's word -> site -> the site that has it, and a pattern
@@ -42,8 +42,9 @@ PLACES: Mapping[str, Callable[[str], tuple[str, str]]] = {  # a plan's word -> s
 def place_and_way(fault: Fault) -> tuple[str, str]:
     """Reads `how PLACE` or `how PLACE/WAY`. Raises InvalidInput."""
     place, _, way = fault.how.partition("/")
-    if place not in PLACES or way not in ("", FLIP, CUT):
-        raise InvalidInput(f"`how` of rot is one of {', '.join(PLACES)}, or this and /{CUT} (without: /{FLIP})")
+    if place not in PLACES or way not in ("", FLIP, CUT, VALUE) or (way == VALUE and place not in _LOGS):
+        known, logs = ", ".join(PLACES), " or ".join(_LOGS)
+        raise InvalidInput(f"`how` of rot is one of {known}, or this and /{CUT} (without: /{FLIP}), or {logs} and /{VALUE}")
     return place, way or FLIP
 
 
@@ -107,9 +108,12 @@ class Rot:
                 data = path.read_bytes()
             except FileNotFoundError:  # deleted meanwhile
                 continue
-            ranges = provable(data) if place in _LOGS else [(0, len(data))] if data else []
-            found += [(path, each) for each in ranges]
+            found += [(path, each) for each in (_ranges(data, way) if place in _LOGS else [(0, len(data))] if data else [])]
         return found
+
+
+def _ranges(log: bytes, way: str) -> list[tuple[int, int]]:
+    return values(log) if way == VALUE else provable(log)
 
 
 def _rot(fault: Fault, stage: Stage) -> Rot:
@@ -117,6 +121,6 @@ def _rot(fault: Fault, stage: Stage) -> Rot:
 
 
 KINDS = (
-    Kind("rot", SITE_TARGETS, "a bit of a file of `how` turns: PLACE; or its end is gone: PLACE/cut", _rot, lasts=False,
-         how=tuple(PLACES), check=place_and_way),
+    Kind("rot", SITE_TARGETS, "a bit of a file turns: PLACE, or, in a row of a log, PLACE/value; or its end is gone: PLACE/cut",
+         _rot, lasts=False, how=tuple(PLACES), check=place_and_way),
 )

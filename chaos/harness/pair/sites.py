@@ -298,20 +298,22 @@ class RealSites(AskedSites):
             self._look(site)
         return [(site, code) for (site, _), code in self._died.items()]
 
-    def excuse(self, site: str) -> None:
-        """It may have ended: it could not start on what it found. Its end may have been seen before."""
+    def excuse(self, site: str, start: int = 0) -> None:
+        """It may have ended: it could not start on what it found. Its end may have been seen before. `start`: in which of its
+        lives; 0: in the last one."""
         life = self.lives[site]
-        life.wanted = False
-        self._died.pop((site, life.starts), None)
+        if start in (0, life.starts):
+            life.wanted = False
+        self._died.pop((site, start or life.starts), None)
 
-    def excuse_kill(self, site: str) -> None:
-        """It was made to kill itself, once."""
-        process, killed = self.lives[site].process, -signal.SIGKILL
-        if (site, killed) not in self.died() and process is not None:
+    def excuse_end(self, site: str, code: int) -> None:
+        """It was made to end with that exit code, once."""
+        process = self.lives[site].process
+        if (site, code) not in self.died() and process is not None:
             with suppress(subprocess.TimeoutExpired):  # somebody has started it again, who had seen it dead
                 process.wait(GONE_S)
         self._look(site)
-        for life in [life for life, code in self._died.items() if life[0] == site and code == killed][:1]:
+        for life in [life for life, ended in self._died.items() if life[0] == site and ended == code][:1]:
             del self._died[life]
 
     def _look(self, site: str) -> None:

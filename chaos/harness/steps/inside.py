@@ -12,6 +12,7 @@ import asyncio
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -53,6 +54,10 @@ class RealSteps(Steps):
         number, deed = found
         if deed in _SIGNALS:
             os.kill(os.getpid(), _SIGNALS[deed])
+            return None
+        if deed is Deed.STAND:
+            while self._table.is_armed(number):
+                time.sleep(WAIT_POLL_S)
             return None
         return _Holding(point, number) if deed is Deed.WAIT else Trap(point, 0, fails=True)
 

@@ -8,6 +8,7 @@ more, and whoever waits at it continues.
 from __future__ import annotations
 
 import ctypes
+import time
 from collections.abc import Iterator
 from enum import IntEnum
 from pathlib import Path
@@ -27,13 +28,15 @@ class Deed(IntEnum):
     FAIL = 3
     WAIT = 4
     REFUSE = 5  # each pass, not one
+    STAND = 6
 
 
 class Slot(ctypes.Structure):
-    """`number` 0: free. `left`: passes until it strikes, the last one included. `passed`: since it was armed."""
+    """`number` 0: free. `struck`: when it did so last, by the monotonic clock of this machine; 0: never. `left`: passes until
+    it strikes, the last one included. `passed`: since it was armed."""
 
     _fields_ = (
-        ("number", ctypes.c_uint64), ("deed", ctypes.c_uint32), ("struck", ctypes.c_uint32), ("left", ctypes.c_int64),
+        ("number", ctypes.c_uint64), ("deed", ctypes.c_uint64), ("struck", ctypes.c_double), ("left", ctypes.c_int64),
         ("passed", ctypes.c_uint64), ("point", ctypes.c_char * POINT_BYTES),
     )
 
@@ -57,17 +60,17 @@ class TrapTable:
         if free is None:
             raise InvalidInput(f"no trap for {point}: {TRAPS} are set already")
         self._last += 1
-        free.deed, free.struck, free.left, free.passed, free.point = deed, 0, nth, 0, point.encode()
+        free.deed, free.struck, free.left, free.passed, free.point = deed, 0.0, nth, 0, point.encode()
         free.number = self._last  # last: the gateway looks at no slot without a number
         self._count()
         return self._last
 
-    def disarm(self, number: int) -> tuple[bool, int]:
-        """Returns whether it struck, and how often its point was passed since it was armed."""
+    def disarm(self, number: int) -> tuple[float, int]:
+        """Returns when it struck, 0: it did not, and how often its point was passed since it was armed."""
         slot = self._slot(number)
         slot.number = 0
         self._count()
-        return bool(slot.struck), int(slot.passed)
+        return float(slot.struck), int(slot.passed)
 
     def has_struck(self, number: int) -> bool:
         return bool(self._slot(number).struck)
@@ -83,7 +86,7 @@ class TrapTable:
                 slot.passed += 1
                 slot.left -= 1
                 if (slot.left == 0 or slot.deed == Deed.REFUSE) and strikes is None:
-                    slot.struck = 1
+                    slot.struck = time.monotonic()
                     strikes = int(slot.number), Deed(slot.deed)
         return strikes
 

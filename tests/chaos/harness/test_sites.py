@@ -101,9 +101,9 @@ def test_one_kill_is_excused_and_no_other_end(pair: RealSites, monkeypatch: pyte
     pair.start("a")
     pair.start("b")
     pair.start("b")
-    pair.excuse_kill("b")
+    pair.excuse_end("b", -signal.SIGKILL)
     assert sorted(pair.died()) == [("a", -signal.SIGKILL), ("a", 3), ("b", -signal.SIGKILL)]
-    pair.excuse_kill("a")
+    pair.excuse_end("a", -signal.SIGKILL)
     assert sorted(pair.died()) == [("a", 3), ("b", -signal.SIGKILL)]
 
 

@@ -224,3 +224,12 @@ async def _raw(door: DoorClient, url: str, accepts: str, kind: str = "applicatio
     assert answer.status_code == 200
     await answer.aclose()
     return dict(answer.headers), body
+
+
+async def test_want_of_memory_is_no_fault_of_the_body(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(source: object, coding: str) -> object:
+        raise pa.ArrowMemoryError("ZSTD_DCtx create failed")
+
+    monkeypatch.setattr(pa, "CompressedInputStream", refused)
+    with pytest.raises(MemoryError):
+        await Expander().expanded(compressed(b"x" * MIB, "zstd"), "zstd", MIB, BodyBudget(96 * MIB).hold())

@@ -130,3 +130,23 @@ def test_a_payload_that_is_nonsense_is_an_error(payload: bytes) -> None:
 def test_flags_of_another_release_are_named() -> None:
     with pytest.raises(LogError, match="flags 0x10 are not known"):
         parse_frame(sealed(encode_records([Record(9)]), 16))
+
+
+class _WithoutMemory:
+    """Pyarrow's codec in a process that gets no more memory: an OSError by its class, and with zstd's words."""
+
+    def compress(self, payload: bytes, asbytes: bool) -> bytes:
+        raise OSError("ZSTD compression failed: Allocation error : not enough memory")
+
+    def decompress(self, payload: bytes, decompressed_size: int, asbytes: bool) -> bytes:
+        raise OSError("ZSTD decompression failed: Allocation error : not enough memory")
+
+
+def test_want_of_memory_is_called_so_and_is_no_damage(monkeypatch: pytest.MonkeyPatch) -> None:
+    frame = parse_frame(made([Record(1, value=b"value " * COMPRESS_BYTES_MIN)]).data)
+    assert frame.flags & Flags.COMPRESSED
+    monkeypatch.setattr(frames, "_zstd", _WithoutMemory)
+    with pytest.raises(MemoryError, match="not enough memory"):
+        _ = frame.records
+    with pytest.raises(MemoryError, match="not enough memory"):
+        made([Record(1, value=b"value " * COMPRESS_BYTES_MIN)])

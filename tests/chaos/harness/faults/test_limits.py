@@ -16,6 +16,7 @@ from chaos.harness.faults.kind import Stage
 from chaos.harness.faults.registry import effect_of, need_steps
 from chaos.harness.steps.points import THREAD
 from chaos.harness.steps.table import Deed, TrapTable
+from twinlog.errors import Unavailable
 
 PROGRAM = """
 import sys
@@ -36,10 +37,14 @@ for line in sys.stdin:
 
 
 class Site:
-    """A process that takes what it is told to, as the only site."""
+    """A process that takes what it is told to, as the only site. `answers`: once it has memory again."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.process = process
+        self.lives = {"a": SimpleNamespace(starts=3)}
+        self.foreseen, self.mute, self.done = frozenset[str](), list[str](), list[str]()
+        self.answers = True
+        self.servers, self.links = SimpleNamespace(are_well=lambda site: True), ()
 
     def take(self, what: str) -> str:
         assert self.process.stdin is not None
@@ -48,10 +53,26 @@ class Site:
         self.process.stdin.flush()
         return self.process.stdout.readline().strip()
 
-    def pid(self, site: str) -> int:
-        return self.process.pid
+    def pid(self, site: str) -> int | None:
+        return self.process.pid if self.is_running(site) else None
 
-    foreseen: frozenset[str] = frozenset()
+    def is_running(self, site: str) -> bool:
+        return self.process.poll() is None
+
+    def wait_for_answer(self, site: str) -> None:
+        if not self.answers:
+            raise Unavailable(f"site {site} does not answer")
+
+    def kill(self, site: str) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def excuse(self, site: str, start: int) -> None:
+        self.done.append(f"excuse {site} {start}")
+
+    def start_and_hear(self, site: str) -> str:
+        self.done.append(f"start {site}")
+        return ""
 
 
 @pytest.fixture
@@ -86,6 +107,31 @@ async def test_no_more_memory_than_is_left_and_then_all_again(site: Site) -> Non
     assert site.take("256") == "no memory"
     await fault.heal()
     assert site.take("256") == "ok"
+
+
+async def test_a_gateway_that_ended_itself_once_it_had_memory_is_started_again(site: Site) -> None:
+    fault = effect_of(Fault(1.0, "few-memory", "a", 2.0, "0"), stage(site))
+    await fault.inject()
+    site.wait_for_answer = site.kill  # type: ignore[method-assign]
+    assert await fault.heal() == "its process is gone"
+    assert (site.done, site.mute) == (["excuse a 3", "start a"], [])
+
+
+async def test_a_gateway_that_neither_answers_nor_ends_is_found(site: Site) -> None:
+    fault = effect_of(Fault(1.0, "few-memory", "a", 2.0, "0"), stage(site))
+    await fault.inject()
+    site.answers = False
+    assert await fault.heal() == "its process is gone"
+    assert site.mute == ["The gateway of site a has memory again, and neither answers nor ends itself."]
+    assert site.done == ["excuse a 3", "start a"]
+
+
+async def test_the_life_that_had_no_memory_is_excused_also_when_somebody_else_has_started_the_next(site: Site) -> None:
+    fault = effect_of(Fault(1.0, "few-memory", "a", 2.0, "0"), stage(site))
+    await fault.inject()
+    fault.pid = 0  # type: ignore[attr-defined]
+    assert await fault.heal() == "its process is gone"
+    assert site.done == ["excuse a 3"]
 
 
 async def test_no_thread_starts_until_it_is_healed(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from chaos.fault_lines import Fault
+from chaos.harness.bugs.bugs import BUGS
 from chaos.harness.faults.kind import Stage
 from chaos.harness.faults.registry import BY_NAME
 from chaos.harness.faults.rot import PLACES, Rot
@@ -24,7 +25,7 @@ def segment(alignment: int, count: int = 5) -> bytes:
     frames = [
         make_frame(
             log=0, epoch=1, first_seq=seq, previous=seq - 1, timestamp=seq << 16, committed=seq - 1, flags=Flags(0),
-            records=[Record(RecordKind.NOOP)],
+            records=[Record(RecordKind.UPSERT, 1, b"key", b"value") if seq == 2 else Record(RecordKind.NOOP)],
         ) for seq in range(1, count + 1)
     ]
     return encode_header(SegmentHeader(0, 1, 1, WAL_NAME, alignment, PAIR)) + encode_frames(frames, alignment)
@@ -87,6 +88,26 @@ async def test_what_turns_in_a_log_is_damage_to_its_reader(stage: Stage, place: 
         scan_segment(after, name.rpartition("/")[2])
 
 
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("place", ["wal/value", "remote/value"])
+async def test_in_a_value_nothing_but_the_checksum_shows_it(
+    stage: Stage, place: str, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage.seed = seed
+    name, before, after = await rotten(stage, place)
+    with pytest.raises(DamagedLog):
+        scan_segment(after, name.rpartition("/")[2])
+    with monkeypatch.context() as patched:
+        for owner, member, replacement in BUGS["ignore-crc"].patches:
+            patched.setattr(owner, member, replacement)
+        sound, read = (scan_segment(data, name.rpartition("/")[2]).frames for data in (before, after))
+        assert [frame.position for frame in read] == [frame.position for frame in sound]
+        assert [frame.records for frame in read[:1] + read[2:]] == [frame.records for frame in sound[:1] + sound[2:]]
+        [turned] = read[1].records
+    assert (turned.key, len(turned.value)) == (b"key", 5)
+    assert turned.value != b"value"
+
+
 async def test_a_remote_log_is_never_cut_at_its_end(stage: Stage) -> None:
     name, before, after = await rotten(stage, "remote/cut")
     assert name.endswith(".1")
@@ -124,6 +145,6 @@ async def test_the_newest_file_of_a_register_is_the_one(stage: Stage) -> None:
 def test_places_and_ways_are_few() -> None:
     kind = BY_NAME["rot"]
     assert kind.checked(Fault(1, "rot", "a", 0, "wal/cut"))
-    for how in ("", "disk", "wal/burnt"):
+    for how in ("", "disk", "wal/burnt", "engine/value"):
         with pytest.raises(InvalidInput):
             kind.checked(Fault(1, "rot", "a", 0, how))

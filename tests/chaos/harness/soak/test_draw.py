@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from chaos.harness.faults import changed, older, rot
+from collections import Counter
+
+from chaos.harness.faults import changed, older, rot, steps
 from chaos.harness.faults.registry import BY_NAME
 from chaos.harness.pair.parts import POSTGRES_LINKS, SERVERS, Parts, need_of
 from chaos.harness.plan import parse, text
 from chaos.harness.soak.draw import EPISODES, FIRST_S, SECONDS, drawn
 from chaos.harness.traffic.workloads import WORKLOADS
+from chaos.simulate.aims import calls_of, points
 
+AT_STEPS = {kind.name for kind in steps.KINDS}
 PLANS = [drawn(1, number, Parts()) for number in range(120)]
 
 
@@ -42,6 +46,26 @@ def test_a_site_is_lost_first_or_never_in_an_episode() -> None:
         others = [fault.at_s for fault in faults if fault.kind in ("crash", "pause", "terminate", "switchover")]
         assert [fault.at_s for fault in lost] in ([], [FIRST_S])
         assert not lost or min(others, default=SECONDS) > FIRST_S + 30
+
+
+def test_each_way_of_a_fault_at_a_step_comes_often_and_so_does_the_loss_of_a_site() -> None:
+    legs = Counter(kind for plan in PLANS for kind in {fault.kind for fault in plan.faults})
+    wanted = {"site-lost", *(kind.name for kind in steps.KINDS)}
+    assert min(legs[kind] for kind in wanted) > len(PLANS) / 3
+
+
+def test_a_fault_at_a_step_is_of_what_happens_then_at_the_site_that_does_it() -> None:
+    aimed = Counter[str]()
+    for _, faults in (each for plan in PLANS for each in plan.episodes()):
+        for fault in faults:
+            if fault.kind not in AT_STEPS or fault.how in (*points("write"), *calls_of("write")):
+                continue
+            begun = {each.kind for each in faults if abs(each.at_s - 0.3 - fault.at_s) < 0.06 and each.target == fault.target}
+            begun &= {"failover", "switchover", "degrade", "resync"}
+            courses = [course for course in begun if fault.how in (*points(course), *calls_of(course))]
+            assert courses, fault
+            aimed.update(courses)
+    assert min(aimed[course] for course in ("failover", "switchover", "degrade", "resync")) >= 10
 
 
 def test_faults_overlap() -> None:

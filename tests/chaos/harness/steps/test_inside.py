@@ -16,6 +16,7 @@ from chaos.harness.steps.table import Deed, TrapTable
 from chaos.simulate.twins.process import Process
 from chaos.simulate.twins.steps import Stepped
 from gateway.demo.servers import child_environ
+from tests.processes import wait_for
 from twinlog.errors import Unavailable
 
 PROGRAM = """
@@ -66,7 +67,8 @@ async def test_a_call_waits_until_its_trap_is_taken_away(table: TrapTable) -> No
     waiting = asyncio.create_task(stepped(table, port).read())
     done, _ = await asyncio.wait([waiting], timeout=0.1)
     assert not done
-    assert table.disarm(number) == (True, 1)
+    struck, passed = table.disarm(number)
+    assert (struck > 0, passed) == (True, 1)
     assert await waiting == 1
 
 
@@ -83,4 +85,13 @@ def test_a_process_stops_itself_at_the_step_and_goes_on(table: TrapTable) -> Non
         _, status = os.waitpid(process.pid, os.WUNTRACED)
         assert os.WIFSTOPPED(status)
         process.send_signal(signal.SIGCONT)
+        assert process.wait() == 7
+
+
+def test_the_loop_stands_at_the_step_until_its_trap_is_taken_away(table: TrapTable) -> None:
+    number = table.arm("commit.framed", 1, Deed.STAND)
+    with subprocess.Popen([sys.executable, "-c", PROGRAM, str(table.path)], env=child_environ()) as process:
+        assert wait_for(lambda: table.has_struck(number))
+        assert process.poll() is None
+        assert table.disarm(number)[1] == 1
         assert process.wait() == 7
