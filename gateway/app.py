@@ -272,7 +272,7 @@ async def serve(config: SiteConfig, failpoints: Failpoints | None = None) -> Non
         site = opened.site
         site.notices = tls.notices
         tls.on_new_files = partial(_noted, opened.trail)
-        async with tls.following(), _access_kept(gate, opened), _doors(config, opened, tls, gate):
+        async with tls.following(), _access_kept(gate, opened), doors(config, opened, tls, gate):
             log.info("serving", url=config.http.url)
             for notice in tls.notices():
                 log.warning(notice)
@@ -287,7 +287,7 @@ def _noted(trail: Trail, section: str, changed: set[str]) -> None:
 
 
 @asynccontextmanager
-async def _doors(config: SiteConfig, opened: OpenedSite, tls: SiteTls, gate: Gate | None) -> AsyncIterator[None]:
+async def doors(config: SiteConfig, opened: OpenedSite, tls: SiteTls, gate: Gate | None) -> AsyncIterator[None]:
     """The listeners of a site: that of the other site first, so that who is served finds it there. Who reaches that one is the
     other site, which TLS has proven: it has no gate."""
     service = site_service(opened.site, opened.operations, opened.peer_trail.answer)

@@ -61,7 +61,9 @@ class _Written(Collector):
 
     def collect(self) -> Iterator[Family]:
         for name, value in sorted(merged(source() for source in self._sources).items()):
-            yield family(CATALOGUE[name], value)
+            made = family(CATALOGUE[name], value)
+            if made.samples:
+                yield made
 
 
 class DoorMetrics:

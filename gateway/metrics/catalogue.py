@@ -72,7 +72,7 @@ SECTIONS: dict[str, list[Metric]] = {
             lease_proof_age_seconds="The age of the newest proof that the active is not fenced.",
             lease_remaining_seconds="How long the newest proof still lets the active serve; 0: it serves nobody.",
         ),
-        *_counters(fence_rejections="Calls of an older epoch that the site rejected: an old active tries to go on."),
+        *_counters(fence_rejections="Calls of an older epoch that the site rejected: an old active tries to write."),
         Metric("epochs_ended_total", "counter", "Open epochs that ended without a command: fenced, or by a fault.", ("cause",)),
     ],
     "Writes and reads": [
