@@ -132,9 +132,9 @@ SECTIONS: dict[str, list[Metric]] = {
             last_good_audit_age_seconds="The time since an audit last found both sites equal.",
             barriers_held="Barriers whose snapshot the site keeps.",
         ),
-        Metric("audit_differences", "gauge", "The differences that the last audit of a kind found.", ("job",)),
-        Metric("audit_good", "gauge", "1 where the last audit of a kind looked at everything and found no difference.", ("job",)),
-        Metric("audit_timestamp_seconds", "gauge", "When the last audit of a kind ended.", ("job",)),
+        Metric("audit_differences", "gauge", "The differences that the last audit of a kind found.", ("audit",)),
+        Metric("audit_good", "gauge", "1 where the last audit of a kind looked at everything and found no difference.", ("audit",)),
+        Metric("audit_timestamp_seconds", "gauge", "When the last audit of a kind ended.", ("audit",)),
     ],
     "Storage": _gauges(
         engine_disk_bytes="The size of the storage on its disk.",

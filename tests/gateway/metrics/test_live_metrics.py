@@ -197,6 +197,6 @@ def test_labels_say_who_the_site_is_and_what_runs(seen: Seen) -> None:
     assert info.labels == {"pair": "demo", "site": "b", "policy": "protect", "engine": "rocksdb"}
     assert 'twinlog_http_problems_total{code="not-found",status="404"} 1.0' in seen.pages["a"]
     assert 'twinlog_operations_total{kind="bootstrap",outcome="succeeded"} 1.0' in seen.pages["a"]
-    assert 'twinlog_audit_good{job="compare"} 1.0' in seen.pages["a"]
+    assert 'twinlog_audit_good{audit="compare"} 1.0' in seen.pages["a"]
     for name in ("process_resident_memory_bytes", "process_open_fds", "twinlog_event_loop_lag_seconds_count"):
         assert samples(seen.pages["b"])[name] > 0
