@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from tools.watching.rules import DAY_S, GIB, HOUR_S, MIB
+from tools.watching.rules import DAY_S, GIB, MIB
 
 INTERVAL_S = 15
 A = {"pair": "p", "site": "a"}
@@ -52,7 +52,6 @@ def _both(name: str, of_a: str, of_b: str, **labels: str) -> dict[str, str]:
 
 
 UP = _both("up", "1x400", "1x400")
-UP_FOR_DAYS = _both("up", "1x8000", "1x8000")
 INFO = {of("twinlog_site_info", policy="protect", exported_pair="p", exported_site="a"): "1x400"}
 BY_CHOICE = {of("twinlog_site_info", policy="performance", exported_pair="p", exported_site="a"): "1x400"}
 PAIR = ({"pair": "p"},)
@@ -107,12 +106,11 @@ CASES = (
     Case("TwinlogAuditDiffers", _both("twinlog_audit_differences", "3x400", "3x400", audit="compare"), 60,
          ({"pair": "p", "audit": "compare"},)),
     Case("TwinlogAuditDiffers", _both("twinlog_audit_differences", "0x400", "0x400", audit="compare"), 60),
-    Case("TwinlogAuditOld", {**UP_FOR_DAYS, of("twinlog_last_good_audit_age_seconds"): f"{9 * DAY_S}x8000"}, DAY_S + HOUR_S, PAIR),
-    Case("TwinlogAuditOld", UP_FOR_DAYS, DAY_S + HOUR_S, PAIR),
+    Case("TwinlogAuditOld", {**UP, **_steady("twinlog_last_good_audit_age_seconds", 9 * DAY_S)}, 5000, PAIR),
+    Case("TwinlogAuditOld", UP, 5000, PAIR),
     Case("TwinlogAuditOld", {
-        **UP_FOR_DAYS, of("twinlog_last_good_audit_age_seconds"): f"{DAY_S}x8000", of("twinlog_last_good_audit_age_seconds", "b"):
-        f"{9 * DAY_S}x8000",
-    }, DAY_S + HOUR_S),
+        **UP, **_both("twinlog_last_good_audit_age_seconds", f"{DAY_S}x400", f"{9 * DAY_S}x400"),
+    }, 5000),
     Case("TwinlogVersionsDiffer", {
         of("twinlog_build_info", "a", version="1.0"): "1x400", of("twinlog_build_info", "b", version="1.1"): "1x400",
     }, 5000, PAIR),

@@ -134,7 +134,7 @@ ALERTS = (
     Alert(
         "TwinlogAuditOld",
         f"min by (pair) (twinlog_last_good_audit_age_seconds) > {8 * DAY_S} or "
-        '(count by (pair) (up{job="twinlog"}) unless min by (pair) (twinlog_last_good_audit_age_seconds))', DAY_S, "warning",
+        '(count by (pair) (up{job="twinlog"}) unless min by (pair) (twinlog_last_good_audit_age_seconds))', HOUR_S, "warning",
         "No audit has found the sites of pair {pair} equal for eight days. Type `twinlog audit run compare`.",
         "an-audit-that-found-something",
     ),
