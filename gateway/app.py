@@ -14,7 +14,7 @@ import secrets
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from typing import Any, NamedTuple
@@ -30,9 +30,12 @@ from gateway.config.security import missing_protection
 from gateway.http.app import DoorApp
 from gateway.http.descriptors import fitting
 from gateway.http.peer_transport import HttpTransport
+from gateway.http.places import Places
 from gateway.http.protocol import ConnectionLimits
 from gateway.http.server import ServerSettings, serving
 from gateway.logs import configure_logs
+from gateway.metrics.catalogue import Figures
+from gateway.metrics.process import ProcessFigures, process_collector
 from gateway.service.histogram import Histogram
 from gateway.service.http_settings import HttpSettings
 from gateway.site.facts import RELEASE
@@ -267,9 +270,9 @@ async def serve(config: SiteConfig, failpoints: Failpoints | None = None) -> Non
     )
     async with gate_of(config.access) as gate, opened_site(config, failpoints or Failpoints(), tls) as opened:
         site = opened.site
-        site.notices, site.door_figures = tls.notices, tls.metrics
+        site.notices = tls.notices
         tls.on_new_files = partial(_noted, opened.trail)
-        async with tls.following(), _access_kept(gate, opened), _doors(config, opened, tls, gate):
+        async with tls.following(), _access_kept(gate, opened), doors(config, opened, tls, gate):
             log.info("serving", url=config.http.url)
             for notice in tls.notices():
                 log.warning(notice)
@@ -284,21 +287,40 @@ def _noted(trail: Trail, section: str, changed: set[str]) -> None:
 
 
 @asynccontextmanager
-async def _doors(config: SiteConfig, opened: OpenedSite, tls: SiteTls, gate: Gate | None) -> AsyncIterator[None]:
+async def doors(config: SiteConfig, opened: OpenedSite, tls: SiteTls, gate: Gate | None) -> AsyncIterator[None]:
     """The listeners of a site: that of the other site first, so that who is served finds it there. Who reaches that one is the
     other site, which TLS has proven: it has no gate."""
     service = site_service(opened.site, opened.operations, opened.peer_trail.answer)
     context = ApiContext(service, config.http, now_s=time.perf_counter, new_id=new_id, trail=opened.trail)
+    process = ProcessFigures(opened.site.parts.clock, opened.site.parts.free_bytes, RELEASE)
+    places: dict[str, Places] = {}
+    for source in (tls.metrics, opened.trail.figures, process.figures, lambda: _of_doors(context, gate, places)):
+        context.metrics.add(source)
+    context.metrics.add_collector(process_collector())
     async with AsyncExitStack() as stack:
+        await stack.enter_async_context(_running(process.run(), "figures of the process"))
         peer_http, beside = config.peer_http, 0
         if peer_http is not None:
             beside = PEER_CONNECTIONS.connections_max
             server = await stack.enter_async_context(serving(
                 DoorApp(context, "peer"), peer_http.host, peer_http.port, ServerSettings(PEER_CONNECTIONS), tls.peer_gate,
             ))
-            tls.on_new_trust = server.let_go
-        await stack.enter_async_context(serving(
+            tls.on_new_trust, places["peer_http"] = server.let_go, server.places
+        public = await stack.enter_async_context(serving(
             DoorApp(context, "all" if peer_http is None else "public", gate=gate), config.http.host, config.http.port,
             _server_settings(config.http, beside), tls.public_gate,
         ))
+        places["http"] = public.places
         yield
+
+
+def _of_doors(context: ApiContext, gate: Gate | None, places: Mapping[str, Places]) -> Figures:
+    """Figures of what clients take of the listeners, and what they did not get."""
+    refused = {"connections": sum(each.refused for each in places.values()), "bodies": context.bodies.refused}
+    if gate is not None:
+        refused["identity"] = gate.limited
+    return {
+        "http_connections": {(name,): float(each.served) for name, each in places.items()},
+        "bodies_held_bytes": float(context.bodies.held_bytes),
+        "limit_refusals_total": {(limit,): float(count) for limit, count in refused.items()},
+    }

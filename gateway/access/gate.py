@@ -23,7 +23,7 @@ from gateway.access.grants import READER, WRITER
 from gateway.access.limits import Budget, Budgets, LimitSettings
 from gateway.access.needs import Need
 from storage.rows.schema import name_before_drop
-from twinlog.errors import Forbidden, TwinlogError, Unauthenticated
+from twinlog.errors import Forbidden, Overloaded, TwinlogError, Unauthenticated
 
 ADMITTED = "twinlog.admitted"  # in the scope of a request: the path of the route that it was let through to
 PROOFS_MAX = 4096
@@ -68,6 +68,7 @@ class Gate:
         self._budgets = Budgets(limits)
         self._known: OrderedDict[bytes | str, _Known] = OrderedDict()
         self._changes = 0
+        self.limited = 0  # requests of identities that had used up their limits
         self._second_s, self._refused = 0.0, 0  # the second that runs, and how many were refused in it
 
     # ---- the plain way
@@ -92,6 +93,7 @@ class Gate:
             known.budget.enter(self._now_s(), _length(scope["headers"]))
             return known.budget
         except TwinlogError as error:
+            self.limited += isinstance(error, Overloaded)
             self.note(error, caller, scope)
             raise
 

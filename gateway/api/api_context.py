@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from gateway.api.body_budget import SMALL_BODY_BYTES, BodyBudget
 from gateway.api.content_coding import Expander
 from gateway.api.metrics import DoorMetrics
-from gateway.api.problems import Answer, answer_for, forget_frames, known
+from gateway.api.problems import Answer, answer_for, code_of, forget_frames, known
 from gateway.api.request import Canonical, Head, canonical_document, deadline_s, idempotency
 from gateway.service.http_settings import HttpSettings
 from gateway.service.port import Condition, Mutation, SiteService, WriteRequest, WriteResult
@@ -54,8 +54,9 @@ class ApiContext:
 
     def problem(self, error: Exception, *, is_write: bool) -> Answer:
         """Returns the answer to an error, and counts it."""
-        answer = answer_for(known(error, self._new_id), is_write=is_write)
-        self.metrics.problem(answer.status)
+        said = known(error, self._new_id)
+        answer = answer_for(said, is_write=is_write)
+        self.metrics.problem(answer.status, code_of(said))
         forget_frames(error)
         return answer
 

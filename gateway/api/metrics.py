@@ -1,40 +1,73 @@
-"""The door measures acknowledgements, reads and problems itself; Prometheus reads that and everything the site reports.
+"""The door measures acknowledgements, reads, requests and problems itself, and writes out everything that the site reports.
 
-What always holds: a site's figure whose name ends in `_total` is a counter, any other number a gauge; times are in seconds, as
-a client of this process sees them, waiting included. Source: product.md section 8.
+What always holds: a metric's type, labels and text are those of the catalogue, and one that is not in it is an error; times are
+in seconds, as a client of this process sees them, waiting included. Source: product.md section 8.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
 
+from gateway.metrics.catalogue import CATALOGUE, PREFIX, Figure, Figures, Labelled, Metric
 from gateway.service.histogram import Histogram
 from gateway.service.port import Cluster
 from switchover.monitor.views import Answers
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
+METHODS = ("GET", "HEAD", "PUT", "POST", "DELETE", "OPTIONS")
+OTHER_METHOD = "other"  # a client may write what it likes
+Family = CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily
+Source = Callable[[], Figures]
 
 
-class _SiteFigures(Collector):
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
+def merged(figures: Iterable[Figures]) -> dict[str, Figure | Labelled]:
+    """Returns the figures of all sources by name. Several may have series of one metric, each with other values of its labels."""
+    found: dict[str, Figure | Labelled] = {}
+    for each in figures:
+        for name, value in each.items():
+            before = found.get(name)
+            if isinstance(value, float | int | Histogram) or before is None:
+                found[name] = value
+            elif not isinstance(before, float | int | Histogram):
+                found[name] = {**before, **value}
+    return found
 
-    def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily]:
-        for name, value in sorted(self._cluster.figures().items()):
-            if isinstance(value, Histogram):
-                yield HistogramMetricFamily(f"twinlog_{name}", name.replace("_", " "), value.buckets(), value.sum_s)
-                continue
-            family = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
-            yield family(f"twinlog_{name}", name.replace("_", " "), value=value)
+
+def family(metric: Metric, value: Figure | Labelled) -> Family:
+    series: Labelled = {(): value} if isinstance(value, float | int | Histogram) else value
+    name = PREFIX + metric.name
+    if metric.kind == "histogram":
+        histogram = HistogramMetricFamily(name, metric.help, labels=metric.labels)
+        for labels, each in series.items():
+            assert isinstance(each, Histogram), name
+            histogram.add_metric(labels, each.buckets(), each.sum_s)
+        return histogram
+    kind = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
+    made = kind(name, metric.help, labels=metric.labels)
+    for labels, each in series.items():
+        assert not isinstance(each, Histogram), name
+        made.add_metric(labels, each)
+    return made
 
 
-class DoorMetrics(Collector):
-    """Counts what one door answers. It has a registry of its own, so that several sites may live in one process."""
+class _Written(Collector):
+    def __init__(self, sources: list[Source]) -> None:
+        self._sources = sources
+
+    def collect(self) -> Iterator[Family]:
+        for name, value in sorted(merged(source() for source in self._sources).items()):
+            made = family(CATALOGUE[name], value)
+            if made.samples:
+                yield made
+
+
+class DoorMetrics:
+    """Counts what the doors of one site answer. It has a registry of its own, so that several sites may live in one process."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._registry = CollectorRegistry()
@@ -42,31 +75,38 @@ class DoorMetrics(Collector):
         self.ack_s = {mode: acks.observe for mode, acks in self._acks.items()}
         self._reads = Histogram()
         self.read_s = self._reads.observe
-        self._problems: Counter[int] = Counter()  # by HTTP status
-        self._registry.register(_SiteFigures(cluster))
-        self._registry.register(self)
+        self._requests = dict.fromkeys((*METHODS, OTHER_METHOD), 0)
+        self._problems: Counter[tuple[int, str]] = Counter()  # by HTTP status and error code
+        self._sources: list[Source] = [cluster.figures, self._figures]
+        self._registry.register(_Written(self._sources))
 
-    def problem(self, status: int) -> None:
-        self._problems[status] += 1
+    def add(self, source: Source) -> None:
+        """Shows the figures of `source`, too."""
+        self._sources.append(source)
+
+    def add_collector(self, collector: Collector) -> None:
+        """Shows metrics that are not the site's own."""
+        self._registry.register(collector)
+
+    def request(self, method: str) -> None:
+        self._requests[method if method in self._requests else OTHER_METHOD] += 1
+
+    def problem(self, status: int, code: str) -> None:
+        self._problems[status, code] += 1
 
     def answers(self) -> Answers:
         """Counts what was answered since this process began, for the availability monitor."""
         acks = self._acks.values()
-        failed = sum(count for status, count in self._problems.items() if status >= 500)
+        failed = sum(count for (status, _), count in self._problems.items() if status >= 500)
         return Answers(sum(each.count for each in acks), failed, sum(each.sum_s for each in acks))
 
-    def collect(self) -> Iterator[CounterMetricFamily | HistogramMetricFamily]:
-        acks = HistogramMetricFamily(
-            "twinlog_ack_seconds", "acknowledged writes, from the whole request to the acknowledgement", labels=["mode"]
-        )
-        for mode, each in self._acks.items():
-            acks.add_metric([mode], each.buckets(), each.sum_s)
-        yield acks
-        yield HistogramMetricFamily("twinlog_read_seconds", "reads of one row", self._reads.buckets(), self._reads.sum_s)
-        problems = CounterMetricFamily("twinlog_http_problems", "answers that were problems, by HTTP status", labels=["status"])
-        for status, count in self._problems.items():
-            problems.add_metric([str(status)], count)
-        yield problems
+    def _figures(self) -> Figures:
+        return {
+            "ack_seconds": {(mode,): acks for mode, acks in self._acks.items()},
+            "read_seconds": self._reads,
+            "http_requests_total": {(method,): float(count) for method, count in self._requests.items()},
+            "http_problems_total": {(str(status), code): float(count) for (status, code), count in self._problems.items()},
+        }
 
     def page(self) -> bytes:
         """Returns the text that `GET /metrics` answers."""

@@ -141,6 +141,13 @@ def answer_for(error: Known, *, is_write: bool) -> Answer:
     return _tree_problem(error, is_write) if isinstance(error, errors.TwinlogError) else _http_problem(error, is_write)
 
 
+def code_of(error: Known) -> str:
+    """Returns the end of the problem's `type`."""
+    if isinstance(error, errors.TwinlogError):
+        return error.code
+    return HTTP_PROBLEMS.get(error.status_code, (HTTPStatus(error.status_code).phrase.lower().replace(" ", "-"), ""))[0]
+
+
 def plain_problem(status: int, detail: str = "") -> Answer:
     """Returns the problem of a failure before there is a request: HTTP itself, too many connections."""
     return _http_problem(HTTPException(status, detail=detail or HTTPStatus(status).phrase), False)
@@ -170,7 +177,7 @@ def _tree_problem(error: errors.TwinlogError, is_write: bool) -> Answer:
 def _http_problem(error: HTTPException, is_write: bool) -> Answer:
     status = error.status_code
     phrase = HTTPStatus(status).phrase
-    code, advice = HTTP_PROBLEMS.get(status, (phrase.lower().replace(" ", "-"), ""))
+    code, advice = code_of(error), HTTP_PROBLEMS.get(status, ("", ""))[1]
     headers = [(name.lower().encode(), value.encode()) for name, value in (error.headers or {}).items()]
     detail = str(error.detail)
     if detail == phrase and advice:

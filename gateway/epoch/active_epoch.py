@@ -188,6 +188,7 @@ class ActiveEpoch:
         known = view.state == "following" and view.durable_seq is not None
         if known:
             self._went_well(SHIPPING)
+            self.commit.marks.forget_before(view.durable_seq or 0)
         self.parts.cursors.advance(PEER_HOLDER, self.epoch if known else 0, (view.durable_seq or 0) if known else 0)
 
     # ---- the lease

@@ -24,6 +24,7 @@ from typing import Any, Protocol, TypeVar
 import structlog
 
 from gateway.epoch.commit_rule import CommitCore, CommitMode, CommitSettings, Committed
+from gateway.epoch.lag_marks import LagMarks
 from gateway.epoch.pending import Acknowledged, Pending
 from gateway.service.histogram import Histogram
 from remote_log.fencing.read_lease import ReadLease
@@ -58,8 +59,10 @@ class CommitLog:
     ) -> None:
         self.core = core
         self.applied_seq = core.committed
+        self.appends = Histogram()  # to the WAL that succeeded, until they were synced
         self.applies = Histogram()  # how long requests waited for the storage to take their frames
         self.snapshots = Histogram()  # the same, where a barrier's snapshot was kept behind them
+        self.marks = LagMarks(core.committed, clock.monotonic_s())
         self.remote: RemoteLog | None = None
         self.committed_changed = asyncio.Event()  # the shipper waits for it, and clears it
         self._wal, self._applier, self._clock, self._hybrid, self._lease = wal, applier, clock, hybrid, lease
@@ -185,12 +188,15 @@ class CommitLog:
 
     # ---- the local log
     def _append_local(self, frame: Frame) -> None:
+        begun_s = self._clock.monotonic_s()
+
         def done(outcome: asyncio.Future[None]) -> None:
             if outcome.cancelled():
                 error: BaseException | None = LogError("the append was cancelled") if self._stopped is None else None
             else:
                 error = outcome.exception()
                 if error is None:
+                    self.appends.observe(self._clock.monotonic_s() - begun_s)
                     self._take(self._local_synced, frame.last_seq)
             if error is not None and frame.first_seq in self._framed:  # the first of the failed ones fails them all
                 self._local_failed(error)
@@ -265,6 +271,8 @@ class CommitLog:
             return
         if committed is None:
             return
+        frames = committed.frames
+        self.marks.committed(frames[-1].last_seq, sum(len(frame.data) for frame in frames), self._clock.monotonic_s())
         self._to_apply.append(committed)
         self._wake.set()
         if self._queue:

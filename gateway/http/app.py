@@ -62,6 +62,7 @@ class DoorApp:
         """
         if scope["type"] != "http":
             return
+        self.context.metrics.request(scope["method"])
         answering = _Answering(send, scope["method"] == "HEAD")
         accepted = ",".join(value.decode("latin-1") for name, value in scope["headers"] if name == b"accept-encoding")
         scope["path"] = scope["raw_path"].decode("latin-1")

@@ -124,6 +124,7 @@ class HotProtocol(DoorProtocol):
     async def _serve_hot(self, cycle: _HotCycle) -> None:
         context, head = self.context, cycle.head
         is_write = head.method == "PUT"
+        context.metrics.request(head.method)
         try:
             if is_write:
                 body = cycle.body[0] if len(cycle.body) == 1 else b"".join(cycle.body)

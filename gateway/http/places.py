@@ -38,6 +38,7 @@ class Places:
         self._connections_max, self._per_address_max = connections_max, per_address_max
         self._by_address: dict[str, set[Guest]] = {}
         self.served = 0
+        self.refused = 0  # newcomers without a place, and those who gave way to one
         self.lingering = 0
 
     def held(self) -> dict[str, int]:
@@ -54,8 +55,10 @@ class Places:
             return True
         own = len(self._by_address.get(address, ()))
         free = self._connections_max - self.served
-        if own >= min(self._per_address_max, free) and not self._make_room(address, own):
-            return False
+        if own >= min(self._per_address_max, free):
+            self.refused += 1
+            if not self._make_room(address, own):
+                return False
         self._by_address.setdefault(address, set()).add(guest)
         self.served += 1
         return True

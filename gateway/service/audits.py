@@ -95,13 +95,20 @@ class AuditNotes:
         good = self.all().last_good_compare
         return None if good is None or self._ahead_s(good) > SKEW_MAX_S else round(good.finished_at.timestamp() * 1000)
 
-    def figures(self) -> dict[str, float]:
+    def figures(self) -> dict[str, float | dict[tuple[str, ...], float]]:
         """Returns figures for metrics; nothing where nothing is known."""
-        good_ms = self.last_good_ms()
-        if good_ms is None:
-            return {}
-        age_s = (self._clock.wall_ms() - good_ms) / 1000
-        return {"last_good_audit_timestamp_seconds": good_ms / 1000, "last_good_audit_age_seconds": max(0.0, age_s)}
+        last, good_ms = self.all().last, self.last_good_ms()
+        found: dict[str, float | dict[tuple[str, ...], float]] = {}
+        if last:
+            found |= {
+                "audit_differences": {(job,): float(run.differences) for job, run in last.items() if run.outcome != "failed"},
+                "audit_good": {(job,): float(run.outcome == "good") for job, run in last.items()},
+                "audit_timestamp_seconds": {(job,): run.finished_at.timestamp() for job, run in last.items()},
+            }
+        if good_ms is not None:
+            age_s = (self._clock.wall_ms() - good_ms) / 1000
+            found |= {"last_good_audit_timestamp_seconds": good_ms / 1000, "last_good_audit_age_seconds": max(0.0, age_s)}
+        return found
 
     def _is_later(self, audit: AuditRun, other: AuditRun | None) -> bool:
         """A note that still ends in the future, by however little, gives way to whatever arrives after it: else a forged one

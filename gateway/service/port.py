@@ -16,9 +16,9 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
+from gateway.metrics.catalogue import Figures
 from gateway.service.audits import AuditRun, Audits
 from gateway.service.documents import BarrierDocument, BarrierList, ClusterDocument, ReceiptDocument, ServingDocument
-from gateway.service.histogram import Histogram
 from storage.engine import StoredRow
 from storage.log.record import Record, RequestMark
 from storage.rows.schema import TableSchema
@@ -157,8 +157,8 @@ class Cluster(Protocol):
     def age_s(self, vouched_s: float) -> float:
         """Returns how many seconds, at most, have passed since that moment."""
 
-    def figures(self) -> Mapping[str, float | Histogram]:
-        """Returns gauges, counters and histograms by Prometheus name, without the twinlog_ prefix."""
+    def figures(self) -> Figures:
+        """Returns what the site knows of the metrics of gateway/metrics/catalogue.py."""
 
 
 class Operations(Protocol):

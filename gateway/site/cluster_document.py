@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
 
 from gateway.epoch.commit_rule import CommitMode
+from gateway.metrics.catalogue import Figures, Labelled
 from gateway.service.documents import (
     ActiveSite,
     AtRisk,
@@ -20,8 +21,7 @@ from gateway.service.documents import (
     ServingDocument,
     SiteDocument,
 )
-from gateway.service.histogram import Histogram
-from gateway.site.metrics import replication_lag, site_metrics
+from gateway.site.metrics import replication_lag, risk_metrics, site_metrics
 from gateway.site.serving_facts import lacks_base, site_condition
 from gateway.site.site import Site
 from remote_log.replication.shipper import PeerView
@@ -31,10 +31,13 @@ CHANGE_POLL_S = 1.0
 
 
 class ClusterView:
-    """Implements gateway.service.port.Cluster. `running_id()` names the operation that runs here, if one does."""
+    """Implements gateway.service.port.Cluster. `running_id()` names the operation that runs here, if one does; `ended()` counts
+    those that have ended, by kind and outcome."""
 
-    def __init__(self, site: Site, running_id: Callable[[], str | None]) -> None:
-        self._site, self._running_id = site, running_id
+    def __init__(
+        self, site: Site, running_id: Callable[[], str | None], ended: Callable[[], Mapping[tuple[str, str], int]] = dict
+    ) -> None:
+        self._site, self._running_id, self._ended = site, running_id, ended
 
     def document(self) -> ClusterDocument:
         return cluster_document(self._site, self._running_id())
@@ -65,8 +68,14 @@ class ClusterView:
     def age_s(self, vouched_s: float) -> float:
         return self._site.age_s(vouched_s)
 
-    def figures(self) -> Mapping[str, float | Histogram]:
-        return site_metrics(self._site)
+    def figures(self) -> Figures:
+        site, found = self._site, {"operation_running": float(self._running_id() is not None)}
+        if (resync := _resync(site)) is not None:
+            found["resync_automatic"] = float(resync.automatic)
+            if resync.records_left is not None:
+                found["resync_records_left"] = resync.records_left
+        ended: Labelled = {labels: float(count) for labels, count in self._ended().items()}
+        return {**site_metrics(site), **risk_metrics(site, at_risk(site)), **found, "operations_total": ended}
 
 
 def cluster_document(site: Site, running_operation: str | None) -> ClusterDocument:

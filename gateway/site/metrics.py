@@ -1,4 +1,4 @@
-"""The gauges of a site by Prometheus name, and the lag, which screens show, too.
+"""The figures of a site by the names of the catalogue, and the lag, which screens show, too.
 
 What always holds: unknown figures are left out, never shown as 0; what the other site only had in memory counts while it is
 heard, for it may have restarted since. Source: switchover-lessons.md (21, "misleading lag").
@@ -6,71 +6,129 @@ heard, for it may have restarted since. Source: switchover-lessons.md (21, "misl
 
 from __future__ import annotations
 
+import re
 from math import isfinite
 
+from gateway.epoch.active_epoch import ActiveEpoch
 from gateway.epoch.commit_rule import CommitMode
-from gateway.service.documents import ReplicationLag
-from gateway.service.histogram import Histogram
-from gateway.site.serving_facts import lacks_base, site_condition
+from gateway.metrics.catalogue import Figure, Labelled
+from gateway.service.documents import AtRisk, ReplicationLag
+from gateway.site.serving_facts import SiteCondition, lacks_base, site_condition
 from gateway.site.site import Site
 from switchover.roles.table import Role
 
-ROLE_NUMBERS = {role: number for number, role in enumerate(Role)}
 SAMPLE_OLD_S = 5.0  # ten of the shipper's idle rounds
+OPERATOR = "the operator"  # how that begins which a site waits for until somebody acts
 
 
-def site_metrics(site: Site) -> dict[str, float | Histogram]:
-    engine, condition = site.parts.engine, site_condition(site)
-    figures: dict[str, float | Histogram] = {
-        "role": ROLE_NUMBERS[site.role],
-        "is_active": float(site.active_epoch is not None),
+def site_metrics(site: Site) -> dict[str, Figure | Labelled]:
+    condition = site_condition(site)
+    figures: dict[str, Figure | Labelled] = {
+        "role": {(str(role),): float(role is site.role) for role in Role},
+        "site_info": {(site.settings.pair, site.site, site.settings.policy, site.settings.engine.kind): 1.0},
+        "epoch_open": float(site.active_epoch is not None),
+        "waits": float(site.waiting_for is not None),
+        "waits_for_operator": float((site.waiting_for or "").startswith(OPERATOR)),
+        "notices": len(site.notices()),
+        "epoch": site.epoch,
+        "remote_append_seconds": site.remote_appends,
+        "collector_seconds": site.collections,
+        "fence_rejections_total": site.sink.fence_rejections,
+        "epochs_ended_total": {(cause,): float(count) for cause, count in site.epochs_ended.items()},
+        "sink_frames_total": site.sink.frames_received,
+        "sink_bytes_total": site.sink.bytes_received,
+        **_of_condition(condition),
+        **_of_storage(site),
+        **site.audits.figures(),
+    }
+    if site.pair_state is not None:
+        figures["register_state_id"] = site.pair_state.state_id
+    if (silence_s := site.follower_silence_s()) is not None:
+        figures["active_heard_age_seconds"] = silence_s
+    if (vouched_s := site.vouched_s()) is not None:
+        figures["standby_staleness_seconds"] = site.age_s(vouched_s)
+    if site.active_epoch is not None:
+        figures |= _of_epoch(site, site.active_epoch)
+        if condition.serving.writes:  # else nobody is acknowledged, in no mode
+            figures["mode_sync"] = float(site.active_epoch.core.mode is CommitMode.SYNC)
+    return figures
+
+
+def risk_metrics(site: Site, risk: AtRisk | None) -> dict[str, float]:
+    """`risk`: as the cluster document has it."""
+    epoch = site.active_epoch
+    if epoch is None or risk is None or risk.records is None:
+        return {}
+    found = {"at_risk_records": float(risk.records)}
+    behind = epoch.commit.marks.behind(epoch.core.committed - risk.records, site.parts.clock.monotonic_s())
+    return found if behind is None else found | {"at_risk_bytes": float(behind.bytes), "at_risk_seconds": behind.seconds}
+
+
+def _slug(words: str) -> str:
+    return re.sub(r"[^a-z]+", "_", words.lower().replace("'", ""))
+
+
+def _of_condition(condition: SiteCondition) -> dict[str, Figure | Labelled]:
+    words = {(_slug(subject),): word for subject, word in condition.words.items()}
+    return {
         "serves_reads": float(condition.serving.reads),
         "serves_writes": float(condition.serving.writes),
         "follows": float(condition.serving.follows),
         "troubles": len(condition.troubles),
-        "epoch": site.epoch,
+        "trouble": {(_slug(one.about),): 1.0 for one in condition.troubles},
+        "dependency_ok": {subject: float(word.error is None) for subject, word in words.items()},
+        "dependency_answered_age_seconds": {
+            subject: max(0.0, condition.now_s - word.answered_s) for subject, word in words.items() if word.answered_s is not None
+        },
+    }
+
+
+def _of_storage(site: Site) -> dict[str, Figure | Labelled]:
+    engine = site.parts.engine
+    return {
         "applied_seq": engine.applied.seq,
         "durable_seq": engine.durable_seq,
         "wal_bytes": site.parts.wal.bytes_held,
+        "wal_segments": len(site.parts.wal.segments()),
         "admission_queue_bytes": site.admission.queued_bytes,
         "admission_requests": site.admission.requests,
-        "admission_refused_total": site.admission.refused,
-        "remote_append_seconds": site.remote_appends,
-        "collector_seconds": site.collections,
-        "sink_frames_total": site.sink.frames_received,
-        "sink_bytes_total": site.sink.bytes_received,
+        "limit_refusals_total": {("write_queue",): float(site.admission.refused)},
         "barriers_held": len(engine.kept_snapshots()),
         **{f"engine_{name}": float(value) for name, value in engine.counters().items()},
-        **site.audits.figures(),
-        **site.door_figures(),
     }
-    for subject, word in condition.words.items():
-        figures[f"{subject.lower().replace(' ', '_')}_ok"] = float(word.error is None)
-    if site.pair_state is not None:
-        figures["coordinator_state_id"] = site.pair_state.state_id
-    epoch = site.active_epoch
-    if epoch is not None:
-        now_s = site.parts.clock.monotonic_s()
-        if condition.serving.writes:  # else nobody is acknowledged, in no mode
-            figures["mode_sync"] = float(epoch.core.mode is CommitMode.SYNC)
-        if isfinite(epoch.proof_age_s):
-            figures["lease_proof_age_seconds"] = epoch.proof_age_s
-        if epoch.commit.acknowledged_s is not None:
-            figures["last_acknowledgement_age_seconds"] = now_s - epoch.commit.acknowledged_s
-        figures["waiting_write_age_seconds"] = epoch.commit.waiting_age_s(now_s)
-        figures["apply_seconds"] = epoch.commit.applies
-        figures["snapshot_seconds"] = epoch.commit.snapshots
-        figures["committed_seq"] = epoch.core.committed
-        figures["frames_in_flight"] = epoch.core.frames_in_flight
-        figures["shipped_frames_total"] = epoch.shipper.frames_shipped
-        figures["shipped_bytes_total"] = epoch.shipper.bytes_shipped
-        figures["shipped_base_rows_total"] = epoch.shipper.base_rows_sent
-        figures["standby_setbacks_total"] = epoch.shipper.setbacks.count
-        if (lag := replication_lag(site)) is not None:
-            figures["replication_lag_records"] = lag.records
-        if epoch.remote is not None:
-            figures["remote_log_bytes"] = sum(segment.bytes for segment in epoch.remote.segments)
-            figures["remote_unsynced_frames"] = epoch.remote.unsynced().frames
+
+
+def _of_epoch(site: Site, epoch: ActiveEpoch) -> dict[str, Figure | Labelled]:
+    now_s, lease_s, commit, shipper = site.parts.clock.monotonic_s(), site.settings.lease.lease_s, epoch.commit, epoch.shipper
+    figures: dict[str, Figure | Labelled] = {
+        "lease_seconds": lease_s,
+        "lease_remaining_seconds": max(0.0, lease_s - epoch.proof_age_s),
+        "waiting_write_age_seconds": commit.waiting_age_s(now_s),
+        "local_append_seconds": commit.appends,
+        "apply_seconds": commit.applies,
+        "snapshot_seconds": commit.snapshots,
+        "committed_seq": epoch.core.committed,
+        "frames_in_flight": epoch.core.frames_in_flight,
+        "shipped_frames_total": shipper.frames_shipped,
+        "shipped_bytes_total": shipper.bytes_shipped,
+        "shipped_base_rows_total": shipper.base_rows_sent,
+        "standby_setbacks_total": shipper.setbacks.count,
+    }
+    if isfinite(epoch.proof_age_s):
+        figures["lease_proof_age_seconds"] = epoch.proof_age_s
+    if commit.acknowledged_s is not None:
+        figures["last_acknowledgement_age_seconds"] = now_s - commit.acknowledged_s
+    if (lag := replication_lag(site)) is not None:
+        figures["replication_lag_records"] = lag.records
+        if lag.sample_age_s is not None:
+            figures["replication_sample_age_seconds"] = lag.sample_age_s
+        if (behind := commit.marks.behind(epoch.core.committed - lag.records, now_s)) is not None:
+            figures |= {"replication_lag_bytes": behind.bytes, "replication_lag_seconds": behind.seconds}
+    if epoch.remote is not None:
+        segments = epoch.remote.segments
+        figures["remote_log_bytes"] = sum(segment.bytes for segment in segments)
+        figures["remote_log_segments"] = len(segments)
+        figures["remote_unsynced_frames"] = epoch.remote.unsynced().frames
     return figures
 
 

@@ -7,7 +7,7 @@ back; a change of mode: at the active), any other site says which one to ask. So
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -68,6 +68,11 @@ class SiteOperations:
     def running_id(self) -> str | None:
         running = self._executor.running
         return None if running is None else running.id
+
+    @property
+    def ended(self) -> Mapping[tuple[str, str], int]:
+        """Counts attempts that ended in this process, dry runs left out, by kind and outcome."""
+        return self._executor.ended
 
     def _make_plan(self, kind: str, to: str | None, options: dict[str, Any], continues: str | None = None) -> Plan:
         if kind in ("bootstrap", "restart", "failover", "switchover"):

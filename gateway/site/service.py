@@ -17,6 +17,7 @@ def site_service(
 ) -> SiteService:
     """`trail` answers the other site's calls about its audit trail."""
     return SiteService(
-        site=site.site, rows=site.rows, tables=site.tables, cluster=ClusterView(site, lambda: operations.running_id),
+        site=site.site, rows=site.rows, tables=site.tables,
+        cluster=ClusterView(site, lambda: operations.running_id, lambda: operations.ended),
         operations=operations, barriers=site.barrier_calls, audits=site.audits, peer_call=PeerApi(site, trail).call_bytes,
     )

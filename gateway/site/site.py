@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
@@ -70,8 +70,7 @@ class Site:
 
     def __init__(self, settings: SiteSettings, parts: SiteParts) -> None:
         self.settings, self.parts = settings, parts
-        self.notices: Callable[[], list[str]] = list  # what operators are to know of its listeners; the composition root sets
-        self.door_figures: Callable[[], Mapping[str, float]] = dict  # both
+        self.notices: Callable[[], list[str]] = list  # what operators are to know of its listeners: the composition root sets it
         self.site, self.peer = parts.site, parts.peer
         self.role = Role.CLOSED
         self.reason = "the gateway has started and does not know yet what it is"
@@ -81,6 +80,7 @@ class Site:
         self.active_epoch: ActiveEpoch | None = None
         self.pair_state: PairState | None = None  # the last value read from the coordinator
         self.remote_appends = Histogram()  # that succeeded, from handing over to the DFS's answer
+        self.epochs_ended = {"fenced": 0, "fault": 0}  # without a command
         self.collections = Histogram()  # of the interpreter's garbage: everything else stands still meanwhile
         self.layout, self.applier = parts.layout, parts.applier
         self.catalog = Catalog(parts.engine)
@@ -238,6 +238,7 @@ class Site:
         if self.active_epoch is None or self._ending is not None:
             return
         fenced = error.code == "fenced"
+        self.epochs_ended["fenced" if fenced else "fault"] += 1
         log.warning("epoch ended", epoch=self.active_epoch.epoch, code=error.code, detail=error.message)
         self.event(Event.MET_HIGHER_EPOCH if fenced else Event.HALTED)
         if not fenced:

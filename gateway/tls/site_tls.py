@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
+from gateway.metrics.catalogue import Figures
 from gateway.tls.contexts import files_of, not_after, peer_caller_context, peer_listener_context, public_context
 from gateway.tls.figures import TlsFigures
 from gateway.tls.handshake import TlsGate
@@ -84,14 +85,19 @@ class SiteTls:
         if changed & {"ca", "crl"}:
             self.on_new_trust()
 
-    def metrics(self) -> dict[str, float]:
-        """Figures for Prometheus."""
-        found: dict[str, float] = {"insecure": float(self._insecure)}
-        for name, each in (("http", self.public), ("peer_http", self.between)):
-            if each is not None:
-                found[f"{name}_certificate_not_after_seconds"] = each.current.ends.timestamp()
-                found[f"{name}_tls_files_ok"] = float(not each.problem)
-        return found | self.figures.all() if len(found) > 1 else found
+    def metrics(self) -> Figures:
+        """Figures for Prometheus; of TLS only where a listener speaks it."""
+        insecure = {"insecure": float(self._insecure)}
+        listeners = {(name,): each for name, each in (("http", self.public), ("peer_http", self.between)) if each is not None}
+        if not listeners:
+            return insecure
+        return {
+            **insecure, **self.figures.all(),
+            "certificate_not_after_timestamp_seconds": {
+                labels: each.current.ends.timestamp() for labels, each in listeners.items()
+            },
+            "tls_files_ok": {labels: float(not each.problem) for labels, each in listeners.items()},
+        }
 
     def notices(self, now: datetime | None = None) -> list[str]:
         """Returns what an operator is to know, though nothing fails yet."""

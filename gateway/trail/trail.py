@@ -120,6 +120,11 @@ class Trail:
         """The gateway, where it acts by itself."""
         return Who(f"site {self.site}", "site")
 
+    def figures(self) -> dict[str, float]:
+        """Returns figures for metrics."""
+        lines = {"trail_lines": float(self.head.number)} if self._is_known else {}
+        return {"trail_ok": float(self.fault is None), **lines}
+
     # ---- for those who act
     def put(
         self, event: str, who: Who, outcome: Outcome = "noted", what: dict[str, Any] | None = None, *, operation: str = "",

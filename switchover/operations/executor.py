@@ -11,6 +11,7 @@ Steps are idempotent: one that was interrupted runs again. Source: protocol.md s
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator
 
 from msgspec.structs import replace
@@ -41,6 +42,7 @@ class Executor:
     def __init__(self, journal: Journal, clock: Clock, make_plan: PlanMaker, failpoints: Failpoints) -> None:
         self._journal, self._clock, self._make_plan, self._failpoints = journal, clock, make_plan, failpoints
         self._live: Attempt | None = None
+        self.ended: Counter[tuple[str, str]] = Counter()  # attempts that ended here, by kind and outcome
         self._gate = asyncio.Lock()  # between the look at what runs and the start of something else
 
     # ---- asking
@@ -200,9 +202,11 @@ class Executor:
     def _launch(self, operation: Operation, plan: Plan, *, forward: bool) -> OperationDocument:
         def over() -> None:
             self._live = None
+            if not operation.dry_run:
+                self.ended[operation.kind, as_found(live.operation).state] += 1
 
-        self._live = Attempt(operation, plan, self._journal, self._clock, self._failpoints)
-        self._live.go(forward=forward, over=over)
+        self._live = live = Attempt(operation, plan, self._journal, self._clock, self._failpoints)
+        live.go(forward=forward, over=over)
         return document(operation)
 
     def _entry(self, operation: Operation, event: str, actor: str, detail: Json | None = None) -> HistoryEntry:

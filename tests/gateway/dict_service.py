@@ -180,7 +180,7 @@ class DictService:
         return self.now_s - vouched_s
 
     def figures(self) -> dict[str, float]:
-        return {"epoch": 1.0, "frames_total": float(self.engine.applied.seq)}
+        return {"epoch": 1.0, "sink_frames_total": float(self.engine.applied.seq)}
 
     def need_active(self) -> None:
         if self.role_now == "STANDBY":

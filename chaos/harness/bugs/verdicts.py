@@ -12,8 +12,8 @@ import gateway.site.serving_facts
 import switchover.quarantine
 from chaos.harness.bugs.bug import HarnessBug
 from gateway.http.protocol import DoorProtocol
+from gateway.metrics.catalogue import Figure, Labelled
 from gateway.service.documents import AtRisk, ServingDocument
-from gateway.service.histogram import Histogram
 from gateway.site.serving_judgement import ServingFacts, judge_serving
 from gateway.site.site import Site
 from storage.log.frame import Frame
@@ -46,7 +46,7 @@ def _no_troubles(facts: ServingFacts, serving: ServingDocument) -> list[Any]:
     return []
 
 
-def _always_sync(site: Site) -> dict[str, float | Histogram]:
+def _always_sync(site: Site) -> dict[str, Figure | Labelled]:
     return _metrics(site) | ({"mode_sync": 1.0} if "mode_sync" in _metrics(site) else {})
 
 

@@ -20,7 +20,6 @@ from chaos.history.history import Ack
 from chaos.history.lines import Line, ReceiptLine
 from gateway.demo.files import PAIR
 from gateway.service.receipts import encode_receipt
-from gateway.site.metrics import ROLE_NUMBERS
 from twinlog.errors import PeerError, TwinlogError
 
 SAMPLE_S = 0.5
@@ -177,6 +176,9 @@ def contradictions(
             found.append(f"/health/primary says {healths['primary']}, and the status {_words(serving)}")
         if healths["ready"] != (serving["reads"] or serving["follows"]):
             found.append(f"/health/ready says {healths['ready']}, and the status {_words(serving)}")
+    role = before["role"]
+    if role == after["role"] and figures.get(f'twinlog_role{{role="{role}"}}') != 1:
+        found.append(f"the metric twinlog_role is not {role}, as by the status")
     for name, of in _SAME.items():
         first, last, shown = of(before), of(after), figures.get(f"twinlog_{name}")
         if first == last and shown != first:
@@ -193,7 +195,6 @@ def contradictions(
 
 
 _SAME: Mapping[str, Callable[[Mapping[str, Any]], float | None]] = {
-    "role": lambda document: float(ROLE_NUMBERS[document["role"]]),
     "epoch": lambda document: float(document["epoch"]),
     "troubles": lambda document: float(len(document["troubles"])),
     "serves_reads": lambda document: float(document["serving"]["reads"]),

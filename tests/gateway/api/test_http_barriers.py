@@ -94,9 +94,11 @@ async def test_the_last_of_each_job_and_the_last_good_one_are_kept() -> None:
     kept = AuditNotes(engine, At())
     assert {job: audit.id for job, audit in kept.all().last.items()} == {"log-audit": "log", "compare": "bad", "repair": "dry"}
     assert kept.all().last_good_compare == noted(id="good")
-    assert kept.figures() == {
-        "last_good_audit_timestamp_seconds": 1_795_255_260.0, "last_good_audit_age_seconds": 60.0
-    }
+    figures = kept.figures()
+    assert figures["last_good_audit_timestamp_seconds"] == 1_795_255_260.0
+    assert figures["last_good_audit_age_seconds"] == 60.0
+    assert figures["audit_good"] == {("log-audit",): 1.0, ("compare",): 0.0, ("repair",): 1.0}
+    assert figures["audit_differences"] == {("log-audit",): 0.0, ("compare",): 0.0, ("repair",): 0.0}
 
 
 def test_the_client_asks_either_site() -> None:

@@ -173,10 +173,12 @@ async def test_figures_for_prometheus(door: DoorClient) -> None:
     await door.http.get(f"{ROWS}/UA,2")
     page = (await door.http.get("/metrics")).text
     assert "twinlog_epoch 1.0" in page
-    assert "# TYPE twinlog_frames_total counter" in page
+    assert "# TYPE twinlog_sink_frames_total counter" in page
     assert 'twinlog_ack_seconds_count{mode="sync"} 1.0' in page
     assert "twinlog_read_seconds_count 2.0" in page
-    assert 'twinlog_http_problems_total{status="404"} 1.0' in page
+    assert 'twinlog_http_problems_total{code="not-found",status="404"} 1.0' in page
+    assert 'twinlog_http_requests_total{method="PUT"} 1.0' in page
+    assert 'twinlog_http_requests_total{method="GET"} 3.0' in page
 
 
 async def test_a_peer_call_of_another_content_type_is_refused(plain: DoorClient) -> None:

@@ -80,4 +80,4 @@ async def test_two_doors_of_one_process_answer_each_for_its_own_site() -> None:
         await one.put("UA,1", {"note": "1"})
         assert [(await door.http.get(f"{ROWS}/UA,1")).status_code for door in (one, other, one)] == [200, 404, 200]
         shown = [(await door.http.get("/metrics")).text for door in (one, other)]
-        assert ['twinlog_http_problems_total{status="404"} 1.0' in each for each in shown] == [False, True]
+        assert ['twinlog_http_problems_total{code="not-found",status="404"} 1.0' in each for each in shown] == [False, True]

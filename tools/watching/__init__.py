@@ -1,0 +1,1 @@
+"""What an operator copies to watch pairs: alert rules with their tests, and dashboards, drawn from tables."""
