@@ -45,6 +45,7 @@ from gateway.trail.events import ACCESS
 from gateway.trail.journal import TrailJournal
 from gateway.trail.keeping import AccessTrail, configuration_digest, kept_trail
 from gateway.trail.peer import PeerTrail
+from gateway.trail.roles import RoleTrail
 from gateway.trail.trail import Trail
 from remote_log.dfs.opening import open_dfs, warm_up
 from remote_log.dfs.owner import Owner
@@ -140,6 +141,8 @@ async def opened_site(config: SiteConfig, failpoints: Failpoints, tls: SiteTls |
             is_busy=lambda: operations.running_id is not None,
         )
         site.trail_fault = lambda: trail.fault
+        roles = RoleTrail(trail, site, lambda: operations.running_id)
+        site.on_role, site.on_fenced = roles.changed, roles.fenced
         stack.push_async_callback(_stop, site, supervisor, operations)
         supervisor.start()
         await stack.enter_async_context(_running(peer_trail.run(), "trail of the other site"))
@@ -297,8 +300,9 @@ async def _doors(config: SiteConfig, opened: OpenedSite, tls: SiteTls, gate: Gat
                 DoorApp(context, "peer"), peer_http.host, peer_http.port, ServerSettings(PEER_CONNECTIONS), tls.peer_gate,
             ))
             tls.on_new_trust = server.let_go
-        await stack.enter_async_context(serving(
+        public = await stack.enter_async_context(serving(
             DoorApp(context, "all" if peer_http is None else "public", gate=gate), config.http.host, config.http.port,
             _server_settings(config.http, beside), tls.public_gate,
         ))
+        tls.on_new_client_trust = public.let_go_certified
         yield

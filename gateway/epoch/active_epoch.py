@@ -142,6 +142,7 @@ class ActiveEpoch:
         self._trimmer = Trimmer(parts.peer_dfs, parts.layout, opened.epoch, start.first_seq, self.quarantine, parts.remote_keys)
         self._mode_lock = asyncio.Lock()
         self._well_since_s: float | None = None
+        self.mode_why = ""  # of the newest change of mode
         self.work = Words()  # of the background work below: an error stays until that work succeeds, or has nothing to do
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -275,7 +276,7 @@ class ActiveEpoch:
 
     # ---- modes
     async def degrade(self, *, by_command: bool, unproved_s: float = 0.0) -> None:
-        """`unproved_s`: not if there is a younger proof by the time that another change of mode has ended."""
+        """`unproved_s`: not if there is a younger proof by the time that another change of mode has ended; 0: somebody asks."""
         self.modes.degrades_waiting += 1
         try:
             async with self._mode_lock:
@@ -284,6 +285,7 @@ class ActiveEpoch:
                 was_async = self.core.mode is CommitMode.ASYNC
                 if by_command:
                     self.auto_resync = False
+                self.mode_why = self._why_degraded(by_command=by_command, unproved_s=unproved_s)
                 await self.modes.degrade(by_command=by_command)
                 self._well_since_s = None
                 if not (by_command or was_async or self.auto_resync):  # a command of old failed: it does not bind this degrade
@@ -292,6 +294,14 @@ class ActiveEpoch:
         finally:
             self.modes.degrades_waiting -= 1
 
+    def _why_degraded(self, *, by_command: bool, unproved_s: float) -> str:
+        if by_command:
+            return "by command"
+        if self.settings.policy == "performance":
+            return "the policy performance: asynchronous by choice"
+        age = f"nothing has proved for {self.proof_age_s:.1f} s that the remote log is written"
+        return f"the policy {self.settings.policy}: {age}" if unproved_s else f"asked for by a monitor; {age}"
+
     async def resync(self, *, by_command: bool) -> None:
         """Back to sync; waits for as long as it takes, gives way to a degrade, and ends with the epoch."""
         async with self._mode_lock:
@@ -299,6 +309,7 @@ class ActiveEpoch:
                 self.auto_resync = True
             elif not self.auto_resync:
                 return  # a person has degraded it while all was looked at
+            self.mode_why = "by command" if by_command else f"all was well for {self.settings.resync_after_s:g} s"
             await self.modes.resync()
 
     async def _resync_loop(self) -> None:

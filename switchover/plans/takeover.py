@@ -80,7 +80,7 @@ class Takeover:
             ]
         late = [
             Step("claim", self._guarded("claim"), "lock every older epoch"),
-            Step("fence", self._guarded("fence"), "close every open segment of older epochs", progress=self._progress),
+            Step("fence", self._fence, "close every open segment of older epochs", progress=self._progress),
             Step("replay", self._guarded("replay"), "replay the remote log, make the storage durable", progress=self._progress),
             Step("wait_lease", self._guarded("wait_lease"), "wait until the old active's read lease has expired"),
             Step("open", self._open, "open the new epoch", progress=self._progress),
@@ -264,6 +264,13 @@ class Takeover:
             return {"epoch": activation.epoch, **activation.replayed}
 
         return run
+
+    async def _fence(self) -> dict[str, Any]:
+        done = await self._guarded("fence")()
+        activation = await self._need_activation()
+        if activation.fenced_at is not None:
+            self._control.on_fenced(activation.epoch, activation.fenced_at)
+        return done
 
     def _progress(self) -> dict[str, Any]:
         return {} if self._activation is None else self._activation.progress.document()
