@@ -11,11 +11,13 @@ from storage.settings import Within
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpTlsSettings:
-    """The public listener. `client_ca`: client certificates that it signed are taken; nobody must show one."""
+    """The public listener. `client_ca`: client certificates that it signed are taken; nobody must show one. `client_crl` names
+    those that are revoked; while it cannot be read, or is over, nobody comes in by certificate."""
 
     certificate: Path
     key: Path
     client_ca: Path | None = None
+    client_crl: Path | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

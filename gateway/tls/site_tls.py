@@ -12,22 +12,39 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
-from gateway.tls.contexts import files_of, not_after, peer_caller_context, peer_listener_context, public_context
+import structlog
+
+from gateway.tls.contexts import (
+    crl_ends,
+    faults_of,
+    files_of,
+    not_after,
+    peer_caller_context,
+    peer_listener_context,
+    public_context,
+    without_crl,
+)
 from gateway.tls.figures import TlsFigures
 from gateway.tls.handshake import TlsGate
 from gateway.tls.identity import not_the_site
 from gateway.tls.reloading import Following
 from gateway.tls.settings import HttpTlsSettings, PeerHttpSettings
+from twinlog.errors import ConfigError
 
 SOON = timedelta(days=14)
+log = structlog.get_logger("gateway.tls")
 
 
 class Contexts(NamedTuple):
-    """Made of the files of one section. `caller`: of the calls to the other site. `ends`: the certificate is over then."""
+    """Made of the files of one section. `caller`: of the calls to the other site. `ends`: the certificate is over then, and
+    `crl_ends` the list of revoked ones; None: it has no end, or there is no list. `problem`: why nobody comes in by
+    certificate."""
 
     listener: ssl.SSLContext
     caller: ssl.SSLContext | None
     ends: datetime
+    crl_ends: datetime | None = None
+    problem: str = ""
 
 
 class SiteTls:
@@ -42,17 +59,18 @@ class SiteTls:
         self.public: Following[Contexts] | None = None
         self.between: Following[Contexts] | None = None
         self.on_new_files: Callable[[str, set[str]], None] = lambda section, changed: None  # the trail notes them
-        self.on_new_trust: Callable[[], None] = lambda: None  # the server of [peer_http] ends connections of revoked callers
+        self.on_new_trust: Callable[[], None] = lambda: None  # the server of [peer_http] ends connections of revoked callers,
+        self.on_new_client_trust: Callable[[], None] = lambda: None  # and that of [http] those that came in by certificate
         if http is not None:
             self.public = Following(
-                "http.tls", files_of(http), lambda: Contexts(public_context(http), None, not_after(http.certificate)),
-                lambda changed: self.on_new_files("http.tls", changed),
+                "http.tls", files_of(http), lambda: _public_contexts(http), self._new_public_files,
             )
         if peer_http is not None:
             self.between = Following(
                 "peer_http", files_of(peer_http),
                 lambda: Contexts(
-                    peer_listener_context(peer_http), peer_caller_context(peer_http), not_after(peer_http.certificate)
+                    peer_listener_context(peer_http), peer_caller_context(peer_http), not_after(peer_http.certificate),
+                    crl_ends(peer_http.crl),
                 ),
                 self._new_peer_files,
             )
@@ -79,6 +97,11 @@ class SiteTls:
         """The context for a new connection to the other site; None without [peer_http]."""
         return None if self.between is None else self.between.current.caller
 
+    def _new_public_files(self, changed: set[str]) -> None:
+        self.on_new_files("http.tls", changed)
+        if changed & {"client_ca", "client_crl"}:
+            self.on_new_client_trust()
+
     def _new_peer_files(self, changed: set[str]) -> None:
         self.on_new_files("peer_http", changed)
         if changed & {"ca", "crl"}:
@@ -90,7 +113,7 @@ class SiteTls:
         for name, each in (("http", self.public), ("peer_http", self.between)):
             if each is not None:
                 found[f"{name}_certificate_not_after_seconds"] = each.current.ends.timestamp()
-                found[f"{name}_tls_files_ok"] = float(not each.problem)
+                found[f"{name}_tls_files_ok"] = float(not (each.problem or each.current.problem))
         return found | self.figures.all() if len(found) > 1 else found
 
     def notices(self, now: datetime | None = None) -> list[str]:
@@ -103,9 +126,15 @@ class SiteTls:
                 continue
             if each.problem:
                 found.append(f"new TLS files are not in use, the old ones are: {each.problem}")
-            if each.current.ends - now < SOON:
-                when = "expires" if each.current.ends > now else "has expired"
-                found.append(f"the certificate of [{section}] {when}: its end is {each.current.ends:%Y-%m-%d %H:%M} UTC")
+            if each.current.problem:
+                found.append(f"nobody comes in by certificate: [{section}] {each.current.problem}")
+            for what, ends, then in (
+                ("certificate", each.current.ends, ""),
+                ("list of revoked certificates", each.current.crl_ends, ", and from then on nobody comes in by certificate"),
+            ):
+                if ends is not None and ends - now < SOON:
+                    when = "expires" if ends > now else "has expired"
+                    found.append(f"the {what} of [{section}] {when}: its end is {ends:%Y-%m-%d %H:%M} UTC{then}")
         return found
 
     @asynccontextmanager
@@ -118,3 +147,16 @@ class SiteTls:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _public_contexts(http: HttpTlsSettings) -> Contexts:
+    """A list of revoked certificates that cannot be used, or is over, shuts the door by certificate, and no other one. Raises
+    ConfigError, OSError, ValueError."""
+    try:
+        return Contexts(public_context(http), None, not_after(http.certificate), crl_ends(http.client_crl))
+    except ConfigError as error:
+        faults = faults_of(error)
+        if http.client_ca is None or {fault.key for fault in faults} != {"client_crl"}:
+            raise
+        log.error("nobody comes in by certificate: the list of revoked ones cannot be used", why=error.message)
+        return Contexts(without_crl(http), None, not_after(http.certificate), problem=error.message)
