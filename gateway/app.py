@@ -1,7 +1,7 @@
 """The composition root: opens the real parts of one site, wires them, and serves until it is asked to stop.
 
 What always holds: the data directory is locked first and let go last; whatever was opened is closed, in reverse order, also
-when the start fails; SIGINT and SIGTERM end the open epoch cleanly, SIGHUP ends nothing. Only here are real ports chosen.
+when the start fails; SIGINT and SIGTERM end the open epoch cleanly, SIGHUP has the configuration read again. Only here are real ports chosen.
 """
 
 from __future__ import annotations
@@ -17,22 +17,25 @@ import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import structlog
 
 from gateway.access.gate import Gate
+from gateway.access.opening import apply as apply_access
 from gateway.access.opening import open_gate
 from gateway.access.settings import AccessSettings
 from gateway.api.api_context import ApiContext
 from gateway.config.model import SiteConfig
+from gateway.config.running import RunningConfiguration, reload_on_hangup
 from gateway.config.security import missing_protection
 from gateway.http.app import DoorApp
 from gateway.http.descriptors import fitting
 from gateway.http.peer_transport import HttpTransport
 from gateway.http.protocol import ConnectionLimits
 from gateway.http.server import ServerSettings, serving
-from gateway.logs import configure_logs
+from gateway.logs import configure_logs, set_log_level
 from gateway.service.histogram import Histogram
 from gateway.service.http_settings import HttpSettings
 from gateway.site.facts import RELEASE
@@ -212,7 +215,7 @@ async def _stop(site: Site, supervisor: Supervisor, operations: SiteOperations) 
 
 
 def _outlive_terminal() -> None:
-    log.warning("SIGHUP is ignored: the site serves on; SIGTERM stops it, and a start reads its configuration anew")
+    log.warning("SIGHUP is ignored: the site does not serve yet; SIGTERM stops it")
 
 
 @asynccontextmanager
@@ -255,8 +258,8 @@ async def _access_kept(gate: Gate | None, opened: OpenedSite) -> AsyncIterator[N
         kept.summarise(anyhow=True)
 
 
-async def serve(config: SiteConfig, failpoints: Failpoints | None = None) -> None:
-    """Run one site until SIGINT or SIGTERM. Raises DataDirectoryError and ConfigError when it cannot start."""
+async def serve(config: SiteConfig, failpoints: Failpoints | None = None, *, file: Path | None = None) -> None:
+    """Run one site until SIGINT or SIGTERM. `file`: where `config` is of, to be read again; None: of none. Raises DataDirectoryError and ConfigError when it cannot start."""
     os.umask(OWNER_ONLY)
     configure_logs(config.log, pair=config.pair, site=config.site)
     stop = asyncio.Event()
@@ -270,9 +273,13 @@ async def serve(config: SiteConfig, failpoints: Failpoints | None = None) -> Non
     )
     async with gate_of(config.access) as gate, opened_site(config, failpoints or Failpoints(), tls) as opened:
         site = opened.site
-        site.notices, site.door_figures = tls.notices, tls.metrics
+        configuration = None if file is None else RunningConfiguration(config, file, partial(_apply, site, gate))
+        site.notices, site.door_figures = partial(_notices, tls, configuration), tls.metrics
         tls.on_new_files = partial(_noted, opened.trail)
-        async with tls.following(), _access_kept(gate, opened), _doors(config, opened, tls, gate):
+        async with (
+            tls.following(), _access_kept(gate, opened), _doors(config, opened, tls, gate, configuration),
+            reload_on_hangup(configuration, opened.trail),
+        ):
             log.info("serving", url=config.http.url)
             for notice in tls.notices():
                 log.warning(notice)
@@ -286,12 +293,26 @@ def _noted(trail: Trail, section: str, changed: set[str]) -> None:
     trail.put(ACCESS, trail.this_site, "noted", {"kind": section, "files": sorted(changed)})
 
 
+def _notices(tls: SiteTls, configuration: RunningConfiguration | None) -> list[str]:
+    return [*tls.notices(), *(configuration.notices() if configuration is not None else ())]
+
+
+def _apply(site: Site, gate: Gate | None, config: SiteConfig) -> None:
+    """Puts what may change while a gateway runs into effect. `config` has passed every check."""
+    if gate is not None and config.access is not None:
+        apply_access(gate, config.access)
+    site.apply(config)
+    set_log_level(config.log.level)
+
+
 @asynccontextmanager
-async def _doors(config: SiteConfig, opened: OpenedSite, tls: SiteTls, gate: Gate | None) -> AsyncIterator[None]:
+async def _doors(
+    config: SiteConfig, opened: OpenedSite, tls: SiteTls, gate: Gate | None, configuration: RunningConfiguration | None
+) -> AsyncIterator[None]:
     """The listeners of a site: that of the other site first, so that who is served finds it there. Who reaches that one is the
     other site, which TLS has proven: it has no gate."""
     service = site_service(opened.site, opened.operations, opened.peer_trail.answer)
-    context = ApiContext(service, config.http, now_s=time.perf_counter, new_id=new_id, trail=opened.trail)
+    context = ApiContext(service, config.http, now_s=time.perf_counter, new_id=new_id, trail=opened.trail, configuration=configuration)
     async with AsyncExitStack() as stack:
         peer_http, beside = config.peer_http, 0
         if peer_http is not None:

@@ -157,6 +157,12 @@ class Gate:
             self._known.clear()
             self.on_changed(authenticator)
 
+    def apply(self, limits: LimitSettings) -> None:
+        """Other limits, and perhaps other grants, from now on: what was proven before is forgotten."""
+        self._budgets.apply(limits, self._now_s())
+        self._changes += 1
+        self._known.clear()
+
     async def run(self) -> None:
         """Refreshes for ever; whoever hangs holds up nobody else."""
         await asyncio.gather(*(self._run(authenticator) for authenticator in self.authenticators))

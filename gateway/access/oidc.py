@@ -29,8 +29,12 @@ class Oidc:
         self, settings: OidcSettings, now_s: Callable[[], float], transport: httpx.AsyncBaseTransport | None = None
     ) -> None:
         """Raises InvalidInput, ConfigError."""
-        self._settings = settings
         self._keys = Keys(settings, now_s, transport)
+        self.apply(settings)
+
+    def apply(self, settings: OidcSettings) -> None:
+        """Another claim and other grants from now on; the issuer and its keys stay. Raises InvalidInput."""
+        self._settings = settings
         self._grants = {value: parse_grants(texts.split()) for value, texts in settings.grants.items()}
 
     async def authenticate(self, presented: Presented) -> Proof | None:

@@ -30,7 +30,7 @@ from remote_log.writing.writer import RemoteWriter, RemoteWriterSettings
 from storage.cancellation import ended, unless_asked
 from storage.clock import Clock
 from storage.log.record import Record, RecordKind
-from storage.settings import MIB, NotInFile, OneOf, Within
+from storage.settings import MIB, RUN_TIME, NotInFile, OneOf, Within
 from switchover.activation.ports import OpenedEpoch
 from switchover.quarantine import Quarantine
 from switchover.register.port import Beat, PairState
@@ -52,15 +52,15 @@ log = structlog.get_logger("twinlog.active")
 class AvailableSettings:
     """The policy `available`: when it leaves the synchronous mode, and how long all must be well before it returns."""
 
-    degrade_after_s: Annotated[float, Within(0.1, 3600)] = 5.0
-    resync_after_s: Annotated[float, Within(0.0, 3600)] = 10.0
+    degrade_after_s: Annotated[float, Within(0.1, 3600), RUN_TIME] = 5.0
+    resync_after_s: Annotated[float, Within(0.0, 3600), RUN_TIME] = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActiveSettings:
     """The settings of an open epoch, as sections of the site's configuration."""
 
-    policy: Annotated[str, OneOf(POLICIES)] = "protect"
+    policy: Annotated[str, OneOf(POLICIES), RUN_TIME] = "protect"
     available: AvailableSettings = field(default_factory=AvailableSettings)
     lease: LeaseSettings = field(default_factory=LeaseSettings)
     commit: CommitSettings = field(default_factory=CommitSettings)
@@ -144,15 +144,24 @@ class ActiveEpoch:
         self._well_since_s: float | None = None
         self.mode_why = ""  # of the newest change of mode
         self.work = Words()  # of the background work below: an error stays until that work succeeds, or has nothing to do
-        self._tasks: list[asyncio.Task[None]] = []
+        self._loops: dict[str, Callable[[], Awaitable[None]]] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
 
     def start(self) -> None:
         loop = asyncio.get_running_loop()
-        loops = {
+        self._loops = {
             SHIPPING: self.shipper.run, LEASE: self._keep_lease, DEGRADE: self._degrade_loop, TRIMMING: self._trim_loop,
             RESYNC: self._resync_loop,
         }
-        self._tasks = [loop.create_task(self._kept(subject, work)) for subject, work in loops.items()]
+        self._tasks = {subject: loop.create_task(self._kept(subject, work)) for subject, work in self._loops.items()}
+
+    def apply(self, settings: ActiveSettings) -> None:
+        """Takes what may change while the epoch is open (RUN_TIME in storage/settings.py)."""
+        self.settings = settings
+        self.commit.apply(settings.commit)
+        self.shipper.apply(settings.replication)
+        if settings.degrade_after_s is not None and self._tasks[DEGRADE].done():  # the policy before degraded nothing by itself
+            self._tasks[DEGRADE] = asyncio.get_running_loop().create_task(self._kept(DEGRADE, self._loops[DEGRADE]))
 
     async def _kept(self, subject: str, work: Callable[[], Awaitable[None]]) -> None:
         """Runs `work` until it is fenced, which ends the epoch. A fault of ours must not leave it without lease or shipper."""
@@ -222,9 +231,8 @@ class ActiveEpoch:
     async def _degrade_loop(self) -> None:
         """The policy's degrade, when there is no proof by the remote log for too long. At once where async is the choice:
         a restart opens as it was, and that was synchronous if the policy was another one."""
-        settings, after_s = self.settings, self.settings.degrade_after_s
-        while after_s is not None:
-            await self.parts.clock.sleep(settings.lease.noop_interval_s / 2)
+        while (after_s := self.settings.degrade_after_s) is not None:
+            await self.parts.clock.sleep(self.settings.lease.noop_interval_s / 2)
             try:
                 stuck = self.commit.local_trouble is not None  # then no proof is asked for, and the other log is not to blame
                 if self.core.needs_remote and self.proof_age_s >= after_s and not stuck:
@@ -403,9 +411,9 @@ class ActiveEpoch:
     async def stop(self, reason: TwinlogError) -> None:
         self.modes.ended = reason
         self.lease.revoke()  # reads on other threads end after this, and the next active may not have waited
-        for task in self._tasks:
+        for task in self._tasks.values():
             task.cancel()
-        await ended(self._tasks)
+        await ended(self._tasks.values())
         await self.commit.stop(reason)
         if self.remote is not None:
             await self.remote.close()

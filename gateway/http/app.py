@@ -30,7 +30,20 @@ from gateway.api import openapi
 from gateway.api.api_context import BODY_HOLD, CONTEXT, ApiContext
 from gateway.api.content_coding import CodedSend
 from gateway.api.request import is_write_method
-from gateway.api.routes import barriers, checks, cluster, health, internal, operations, pages, rows, scans, tables, trail
+from gateway.api.routes import (
+    barriers,
+    checks,
+    cluster,
+    configuration,
+    health,
+    internal,
+    operations,
+    pages,
+    rows,
+    scans,
+    tables,
+    trail,
+)
 from gateway.api.routes.common import context_of, to_response
 from gateway.http.origins import Origins, preflight, shared_with
 from gateway.service.http_settings import HttpSettings
@@ -178,7 +191,7 @@ def _plain(part: Part) -> tuple[FastAPI, Sequence[Route]]:
     if part != "peer":
         routers = [room.router() for room in (tables, rows, scans, cluster, checks, operations, health)] + routers
         routers += [
-            checks.view_router(), barriers.router(), barriers.audits_router(), trail.router(), pages.router(app),
+            checks.view_router(), barriers.router(), barriers.audits_router(), trail.router(), configuration.router(), pages.router(app),
         ]
     for router in routers:
         app.include_router(router)

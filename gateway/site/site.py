@@ -113,6 +113,14 @@ class Site:
         self._reports: RemoteReports | None = None
         self._ending: asyncio.Task[None] | None = None
 
+    def apply(self, settings: SiteSettings) -> None:
+        """Takes what may change while a gateway runs (RUN_TIME in storage/settings.py); the rest is as before."""
+        self.settings = settings
+        self.admission.apply(settings.commit)
+        if self.active_epoch is not None:
+            self.active_epoch.apply(settings)
+        self.touch()
+
     # ---- roles
     def event(self, event: Event, why: str = "") -> None:
         """One step in the role table. `why`: more than the table says. Raises IllegalTransition, and then nothing has changed."""
