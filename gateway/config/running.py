@@ -58,7 +58,7 @@ class RunningConfiguration:
 
     def log_level(self, level: str) -> ReloadDocument:
         if level not in LEVELS:
-            raise InvalidInput(f"there is no log level {level[:40]!r}: it is one of {', '.join(LEVELS)}", level=level[:40])
+            raise InvalidInput(f"there is no log level {level[:40]!r}: it is one of {', '.join(LEVELS)}")
         before = self.running.log.level
         if level == before:
             return self._document([], [])

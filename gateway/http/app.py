@@ -47,7 +47,7 @@ from gateway.api.routes import (
 from gateway.api.routes.common import context_of, to_response
 from gateway.http.origins import Origins, preflight, shared_with
 from gateway.service.http_settings import HttpSettings
-from gateway.service.port import SiteService
+from gateway.service.port import Configuration, SiteService
 from gateway.trail.trail import Trail
 from twinlog.errors import Forbidden, InvalidInput, TwinlogError
 
@@ -172,10 +172,11 @@ def _counted_out(send: Send, budget: Budget) -> Send:
 
 def build_app(
     service: SiteService, config: HttpSettings, *, now_s: Callable[[], float], new_id: Callable[[], str],
-    gate: Gate | None = None, trail: Trail | None = None,
+    gate: Gate | None = None, trail: Trail | None = None, configuration: Configuration | None = None,
 ) -> DoorApp:
     """The door with all routes, to be served by server.py."""
-    return DoorApp(ApiContext(service, config, now_s=now_s, new_id=new_id, trail=trail), gate=gate)
+    context = ApiContext(service, config, now_s=now_s, new_id=new_id, trail=trail, configuration=configuration)
+    return DoorApp(context, gate=gate)
 
 
 @cache

@@ -100,6 +100,7 @@ async def test_a_handshake_under_way_ends_too(certificates: Certificates, door: 
     Issuer(certificates.folder).revoke(door.ann.certificate)
     await door.read_again()
     await until(lambda: door.server.places.served == 0)
+    assert door.tls.metrics()["tls_handshakes_failed_total"] == 0, "it was ended, and did not run out of time"
     writer.close()
 
 
