@@ -28,7 +28,7 @@ OF_PEER = (PEER_CHANGE, PEER_HEAD)
 CREATE, ALTER, DROP, RESTORE = "table.create", "table.alter", "table.drop", "table.restore"
 TAKE, RELEASE = "barrier.take", "barrier.release"
 AUDIT = "audit.note"  # what an audit or a repair did
-RELOAD, LOG_LEVEL = "configuration.reload", "configuration.log-level"
+RELOAD, LOG_LEVEL = "configuration.reload", "configuration.level"
 
 EVENTS = frozenset({
     OPENED, GAP, STARTED, STOPPED, ACCESS, REFUSED, ASKED, STEP, FENCES, *ROLE_CHANGE, *OF_PEER, CREATE, ALTER, DROP, RESTORE, TAKE,
