@@ -12,6 +12,7 @@ from chaos.harness.faults import (
     changed,
     clocks,
     commands,
+    credentials,
     disks,
     limits,
     links,
@@ -25,7 +26,7 @@ from chaos.harness.faults.kind import Effect, Kind, Stage
 
 KINDS: tuple[Kind, ...] = (
     *links.KINDS, *processes.KINDS, *power.KINDS, *disks.KINDS, *older.KINDS, *rot.KINDS, *changed.KINDS, *steps.KINDS,
-    *clocks.KINDS, *limits.KINDS, *commands.KINDS,
+    *clocks.KINDS, *limits.KINDS, *credentials.KINDS, *commands.KINDS,
 )
 BY_NAME: Mapping[str, Kind] = {kind.name: kind for kind in KINDS}
 _BREAK_FILES = frozenset(kind.name for kind in disks.KINDS)

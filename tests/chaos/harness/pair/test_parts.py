@@ -49,7 +49,8 @@ def test_a_target_tells_what_it_needs(target: str, need: str | None) -> None:
 
 
 def test_what_a_plan_needs_and_a_pair_lacks_is_an_option() -> None:
-    assert Parts().missing(NEEDS) == ["--dfs hdfs", "--engine postgresql", "--coordinator server", "--coordinator no"]
+    assert Parts().missing(NEEDS) == ["--dfs hdfs", "--engine postgresql", "--coordinator server", "--coordinator no",
+                                      "--secured"]
     assert ALL.missing(["hdfs", "postgresql", "coordinator-server"]) == []
     assert ALL.missing(["coordinator"]) == ["--coordinator yes"], "the one in a file, which can be copied and put back"
     with pytest.raises(ConfigError, match="mine needs a pair with other parts: add --dfs hdfs"):
