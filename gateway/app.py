@@ -270,6 +270,7 @@ async def serve(config: SiteConfig, failpoints: Failpoints | None = None, *, fil
     tls = SiteTls(
         config.pair, config.peer.site, config.http.tls, config.peer_http, now_s=time.monotonic,
         insecure=config.insecure and bool(missing_protection(config)),
+        handshakes_per_s=config.http.handshakes_per_address_per_s,
     )
     async with gate_of(config.access) as gate, opened_site(config, failpoints or Failpoints(), tls) as opened:
         site = opened.site

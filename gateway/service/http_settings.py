@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from gateway.tls.settings import HttpTlsSettings
+from gateway.tls.settings import HANDSHAKES_PER_S, HttpTlsSettings
 from storage.settings import KIB, MIB, RESTART, Matches, Url, Within
 
 HOST_NAME = r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?"
@@ -16,7 +16,7 @@ ORIGIN = rf"https?://({HOST_NAME}|\[[0-9A-Fa-f:.]+\])(:[0-9]{{1,5}})?"
 class HttpSettings:
     """`advertised_url`: the address that clients and the other site use; empty: made of host and port. `allowed_hosts`: names
     of this site besides that of its address. `cors_origins`: the origins whose pages may call it. `body_bytes_max` bounds the
-    body of a batch and what it becomes, `bodies_bytes_max` all bodies together that are under way."""
+    body of a batch and what it becomes, `bodies_bytes_max` all bodies together that are under way. `handshakes_per_address_per_s`: of TLS, here and on [peer_http]."""
 
     host: Annotated[str, RESTART] = "127.0.0.1"
     port: Annotated[int, Within(1, 65535), RESTART] = 8401
@@ -30,6 +30,7 @@ class HttpSettings:
     key_bytes_max: Annotated[int, Within(16, 64 * KIB), RESTART] = KIB
     page_rows_max: Annotated[int, Within(1, 100_000), RESTART] = 10_000
     connections_max: Annotated[int, Within(16, 100_000), RESTART] = 2000
+    handshakes_per_address_per_s: Annotated[float, Within(1, 100_000), RESTART] = HANDSHAKES_PER_S
     connections_per_address_max: Annotated[int, Within(1, 100_000), RESTART] = 500
     request_deadline_s: Annotated[float, Within(0.05, 3600), RESTART] = 10.0
     request_deadline_max_s: Annotated[float, Within(0.05, 3600), RESTART] = 60.0

@@ -8,6 +8,8 @@ from typing import Annotated
 
 from storage.settings import RESTART, Within
 
+HANDSHAKES_PER_S = 100.0  # a twentieth of the event loop
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpTlsSettings:

@@ -27,8 +27,9 @@ from gateway.tls.contexts import (
 from gateway.tls.figures import TlsFigures
 from gateway.tls.handshake import TlsGate
 from gateway.tls.identity import not_the_site
+from gateway.tls.rates import HandshakeRates
 from gateway.tls.reloading import Following
-from gateway.tls.settings import HttpTlsSettings, PeerHttpSettings
+from gateway.tls.settings import HANDSHAKES_PER_S, HttpTlsSettings, PeerHttpSettings
 from twinlog.errors import ConfigError
 
 SOON = timedelta(days=14)
@@ -52,8 +53,10 @@ class SiteTls:
 
     def __init__(
         self, pair: str, peer: str, http: HttpTlsSettings | None, peer_http: PeerHttpSettings | None, *, insecure: bool,
-        now_s: Callable[[], float],
+        now_s: Callable[[], float], handshakes_per_s: float = HANDSHAKES_PER_S,
     ) -> None:
+        """`handshakes_per_s`: of one address, on each listener."""
+        self._handshakes_per_s = handshakes_per_s
         self._pair, self._peer, self._insecure = pair, peer, insecure
         self.figures = TlsFigures(now_s)
         self.public: Following[Contexts] | None = None
@@ -80,14 +83,17 @@ class SiteTls:
         public = self.public
         if public is None:
             return None
-        return TlsGate("http", lambda: public.current.listener, lambda certificate: "", self.figures)
+        return TlsGate("http", lambda: public.current.listener, lambda certificate: "", self.figures, self._rates())
 
     @property
     def peer_gate(self) -> TlsGate | None:
         between = self.between
         if between is None:
             return None
-        return TlsGate("peer_http", lambda: between.current.listener, self.not_the_peer, self.figures)
+        return TlsGate("peer_http", lambda: between.current.listener, self.not_the_peer, self.figures, self._rates())
+
+    def _rates(self) -> HandshakeRates:
+        return HandshakeRates(self._handshakes_per_s)
 
     def not_the_peer(self, certificate: dict[str, Any] | None) -> str:
         """Returns why a certificate is not that of the other site; an empty text where it is."""

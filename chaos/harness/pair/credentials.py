@@ -10,8 +10,9 @@ from __future__ import annotations
 import socket
 import ssl
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -30,7 +31,7 @@ DAYS = 30
 OF_OPERATORS = ("operator", "auditor", "metrics", "reader:*")
 OF_CLIENTS = ("reader:*", "writer:*", "admin:*")
 CLIENTS = "clients"
-READ_AGAIN_S = 2.0  # clients look at their file each second
+READ_AGAIN_S = 2.0  # sites look at the tokens each second, and clients at theirs
 IN_EFFECT_S = 10.0  # sites look at theirs each second; a machine that is busy may take longer
 POLL_S = 0.1
 
@@ -46,8 +47,8 @@ class Credentials:
         issuer.make_ca(PAIR, DAYS)
         for site in ("a", "b"):
             issuer.make_site(PAIR, site, HOSTS, DAYS)
-        self._token(IDENTITY, OF_OPERATORS, folder / TOKEN)
-        self._client_token = self._new_client_token()
+        self._token(IDENTITY, OF_OPERATORS, folder / TOKEN, wait_s=0.0)
+        self._client_token = self._new_client_token(wait_s=0.0)
 
     @property
     def tls(self) -> Tls:
@@ -65,40 +66,40 @@ class Credentials:
     def _client_file(self) -> Path:
         return self._folder / f"{CLIENTS}.token"
 
-    def _token(self, name: str, grants: tuple[str, ...], file: Path) -> str:
+    def _token(self, name: str, grants: tuple[str, ...], file: Path, wait_s: float = READ_AGAIN_S) -> str:
         token = new_token()
         with changing(self._folder / TOKENS) as (tokens, store):
             store(with_token(tokens, name, token, grants, datetime.now(UTC), None))
+        time.sleep(wait_s)  # whoever shows it before the sites know it is refused
         new = file.with_name(f".{file.name}")
         new.touch(OWNER_ONLY)
         new.write_text(f"{token}\n", encoding="ascii")
         new.replace(file)
+        time.sleep(wait_s)  # and whoever shows the one before it, once that is revoked
         return token
 
-    def _new_client_token(self) -> str:
+    def _new_client_token(self, wait_s: float = READ_AGAIN_S) -> str:
         self._made += 1
-        return self._token(f"{CLIENTS}-{self._made}", OF_CLIENTS, self._client_file)
+        return self._token(f"{CLIENTS}-{self._made}", OF_CLIENTS, self._client_file, wait_s)
 
     # ---- under load
     def renew(self, site: str, url: str) -> str:
         """A new certificate and key of a site. Returns what it shows then, in a few words."""
         issued = Issuer(self._certs, replace=True).make_site(PAIR, site, HOSTS, DAYS)
         wanted = x509.load_pem_x509_certificate(issued.certificate.read_bytes()).serial_number
-        if self._until(lambda: self._shown_at(url) == wanted):
+        if _until(lambda: self._shown_at(url) == wanted):
             return f"site {site} shows its new certificate"
         return self._find(f"Site {site} does not show its new certificate {IN_EFFECT_S:.0f} s after it was there.")
 
     def change_token(self, urls: Mapping[str, str]) -> str:
         """A new token for the clients, and the old one is revoked. Returns what came of it."""
-        old = self._client_token
-        name = f"{CLIENTS}-{self._made}"
+        old, name = self._client_token, f"{CLIENTS}-{self._made}"
         self._client_token = self._new_client_token()
-        time.sleep(READ_AGAIN_S)
         with changing(self._folder / TOKENS) as (tokens, store):
             store(without_token(tokens, name))
         with_old = {site: Sites({site: url}, tls=self.tls, token=old) for site, url in urls.items()}
         try:
-            left = [site for site, asked in with_old.items() if not self._until(lambda asked=asked, site=site: _refuses(asked, site))]  # type: ignore[misc]
+            left = [site for site, asked in with_old.items() if not _until(partial(_refuses, asked, site))]
         finally:
             for asked in with_old.values():
                 asked.close()
@@ -120,15 +121,6 @@ class Credentials:
             return 0
         return x509.load_der_x509_certificate(found).serial_number if found else 0
 
-    def _until(self, holds: object) -> bool:
-        assert callable(holds)
-        until_s = time.monotonic() + IN_EFFECT_S
-        while not holds():
-            if time.monotonic() > until_s:
-                return False
-            time.sleep(POLL_S)
-        return True
-
     def _find(self, told: str) -> str:
         self.broken.append(told)
         return told
@@ -140,3 +132,13 @@ def _refuses(asked: Sites, site: str) -> bool:
     except TwinlogError as error:
         return error.code == "unauthenticated"
     return False
+
+
+def _until(holds: Callable[[], bool]) -> bool:
+    """False: it does not hold within IN_EFFECT_S."""
+    until_s = time.monotonic() + IN_EFFECT_S
+    while not holds():
+        if time.monotonic() > until_s:
+            return False
+        time.sleep(POLL_S)
+    return True
