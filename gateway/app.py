@@ -275,7 +275,7 @@ async def serve(config: SiteConfig, failpoints: Failpoints | None = None, *, fil
     async with gate_of(config.access) as gate, opened_site(config, failpoints or Failpoints(), tls) as opened:
         site = opened.site
         configuration = None if file is None else RunningConfiguration(config, file, partial(_apply, site, gate))
-        site.notices, site.door_figures = partial(_notices, tls, configuration), tls.metrics
+        site.notices, site.door_figures = partial(_notices, tls, gate, configuration), tls.metrics
         tls.on_new_files = partial(_noted, opened.trail)
         async with (
             tls.following(), _access_kept(gate, opened), _doors(config, opened, tls, gate, configuration),
@@ -294,8 +294,8 @@ def _noted(trail: Trail, section: str, changed: set[str]) -> None:
     trail.put(ACCESS, trail.this_site, "noted", {"kind": section, "files": sorted(changed)})
 
 
-def _notices(tls: SiteTls, configuration: RunningConfiguration | None) -> list[str]:
-    return [*tls.notices(), *(configuration.notices() if configuration is not None else ())]
+def _notices(*rooms: SiteTls | Gate | RunningConfiguration | None) -> list[str]:
+    return [notice for room in rooms if room is not None for notice in room.notices()]
 
 
 def _apply(site: Site, gate: Gate | None, config: SiteConfig) -> None:

@@ -67,6 +67,12 @@ class Oidc:
         held = [self._grants[value] for value in listed if isinstance(value, str) and value in self._grants]
         return joined(held)
 
+    @property
+    def fault(self) -> str:
+        """Why the issuer's keys cannot be read; an empty text where they can."""
+        fault = self._keys.fault
+        return f"the keys of {self._settings.issuer} cannot be read; those that were read last stay valid: {fault}" if fault else ""
+
     async def refresh(self) -> bool:
         return await self._keys.refresh()
 
