@@ -107,7 +107,7 @@ class Keys:
                 data = await self._load()
             return self._take(data)
         except (OSError, httpx.HTTPError, ValueError) as error:  # a TimeoutError is an OSError
-            fault = words(error)
+            fault = self._told(error)
             if fault != self.fault:
                 _log.error("the keys of an issuer cannot be read; those that were read last stay valid",
                            issuer=self._settings.issuer, fault=fault)
@@ -115,6 +115,13 @@ class Keys:
             return False
         finally:
             self._fetching = None
+
+    def _told(self, error: Exception) -> str:
+        place = self._settings.jwks_file or self._settings.jwks_url
+        if isinstance(error, TimeoutError | httpx.TimeoutException):
+            return f"{place} does not answer within {self._settings.fetch_deadline_s:g} s"
+        said = words(error)
+        return said if str(place) in said else f"{place}: {said}"
 
     async def _load(self) -> bytes:
         if self._settings.jwks_file is not None:
