@@ -1,7 +1,8 @@
 """The composition root: opens the real parts of one site, wires them, and serves until it is asked to stop.
 
 What always holds: the data directory is locked first and let go last; whatever was opened is closed, in reverse order, also
-when the start fails; SIGINT and SIGTERM end the open epoch cleanly, SIGHUP has the configuration read again. Only here are real ports chosen.
+when the start fails; SIGINT and SIGTERM end the open epoch cleanly, SIGHUP has the configuration read again. Only here are real
+ports chosen.
 """
 
 from __future__ import annotations
@@ -259,7 +260,10 @@ async def _access_kept(gate: Gate | None, opened: OpenedSite) -> AsyncIterator[N
 
 
 async def serve(config: SiteConfig, failpoints: Failpoints | None = None, *, file: Path | None = None) -> None:
-    """Run one site until SIGINT or SIGTERM. `file`: where `config` is of, to be read again; None: of none. Raises DataDirectoryError and ConfigError when it cannot start."""
+    """Run one site until SIGINT or SIGTERM. `file`: that of `config`, to be read again; None: it is of none.
+
+    Raises DataDirectoryError and ConfigError when it cannot start.
+    """
     os.umask(OWNER_ONLY)
     configure_logs(config.log, pair=config.pair, site=config.site)
     stop = asyncio.Event()
@@ -313,7 +317,9 @@ async def _doors(
     """The listeners of a site: that of the other site first, so that who is served finds it there. Who reaches that one is the
     other site, which TLS has proven: it has no gate."""
     service = site_service(opened.site, opened.operations, opened.peer_trail.answer)
-    context = ApiContext(service, config.http, now_s=time.perf_counter, new_id=new_id, trail=opened.trail, configuration=configuration)
+    context = ApiContext(
+        service, config.http, now_s=time.perf_counter, new_id=new_id, trail=opened.trail, configuration=configuration
+    )
     async with AsyncExitStack() as stack:
         peer_http, beside = config.peer_http, 0
         if peer_http is not None:

@@ -6,8 +6,8 @@ What always holds: an attack needs little memory itself, and counts in `Answers`
 from __future__ import annotations
 
 import asyncio
-import ssl
 import io
+import ssl
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial

@@ -1,6 +1,7 @@
 """A client that only wants to be served: a write or a read of a small row every 20 ms, timed from the moment it was due.
 
-It runs as a process of its own: `python -m bench.hostile.bystander PORT SECONDS [CA]` writes one JSON `Seen` to standard output.
+It runs as a process of its own: `python -m bench.hostile.bystander PORT SECONDS [CA]` writes one JSON `Seen` to standard
+output.
 What always holds: a request that waits for the ones before it counts from its own moment, so that a pause of a second is seen
 by fifty.
 """
@@ -96,4 +97,5 @@ async def watch(port: int, seconds: float, ca: str = "") -> Seen:
 
 
 if __name__ == "__main__":
-    sys.stdout.buffer.write(msgspec.json.encode(asyncio.run(watch(int(sys.argv[1]), float(sys.argv[2]), *sys.argv[3:]))) + b"\n")
+    found = asyncio.run(watch(int(sys.argv[1]), float(sys.argv[2]), *sys.argv[3:]))
+    sys.stdout.buffer.write(msgspec.json.encode(found) + b"\n")

@@ -176,7 +176,7 @@ class Gate:
                 _log.error("identities could not be read again; those that were read last stay valid", error=repr(error))
 
     def notices(self) -> list[str]:
-        """Returns what an operator is to know: whose files or keys cannot be read again. Those that were read last stay valid."""
+        """Returns whose files or keys cannot be read again, for operators. Those that were read last stay valid."""
         found = (getattr(authenticator, "fault", "") for authenticator in self.authenticators)
         return [fault for fault in found if fault]
 

@@ -69,9 +69,9 @@ class Oidc:
 
     @property
     def fault(self) -> str:
-        """Why the issuer's keys cannot be read; an empty text where they can."""
-        fault = self._keys.fault
-        return f"the keys of {self._settings.issuer} cannot be read; those that were read last stay valid: {fault}" if fault else ""
+        """Says why the issuer's keys cannot be read; an empty text where they can."""
+        said = f"the keys of {self._settings.issuer} cannot be read; those that were read last stay valid"
+        return f"{said}: {self._keys.fault}" if self._keys.fault else ""
 
     async def refresh(self) -> bool:
         return await self._keys.refresh()

@@ -1,7 +1,7 @@
 """`twinlog config reload` and `twinlog log-level`: the configuration of sites that run.
 
-What always holds: each site is asked by itself, and a site that refuses or does not answer keeps the other one from nothing; what
-became of each is shown, and the exit code is that of the first that failed.
+What always holds: each site is asked by itself, and one that refuses or does not answer keeps the other one from nothing; what
+became of each is shown, and the exit code is that of the last that failed.
 """
 
 from __future__ import annotations

@@ -22,7 +22,9 @@ from twinlog.terminal import EXIT_CODES, ConfigOption, JsonOption, endings, out,
 
 app = typer.Typer(rich_markup_mode="rich")
 endings.append(end_process)  # a process in which Java runs ends at once when its work is done
-config_app = typer.Typer(no_args_is_help=True, help="Check a configuration, show what it comes to, or have sites read theirs again.")
+config_app = typer.Typer(
+    no_args_is_help=True, help="Check a configuration, show what it comes to, or have sites read theirs again."
+)
 _FileOption = Annotated[
     Path, typer.Option("--config", envvar="TWINLOG_CONFIG", metavar="FILE", help="A site's TOML, or an operator's.")
 ]
@@ -111,7 +113,9 @@ def config_show(config: _FileOption, as_json: JsonOption = False) -> None:
 
 @config_app.command("reload", epilog=EXIT_CODES)
 @verb
-def config_reload(context: typer.Context, config: ConfigOption = "", site: SiteOption = "", as_json: JsonOption = False) -> None:
+def config_reload(
+    context: typer.Context, config: ConfigOption = "", site: SiteOption = "", as_json: JsonOption = False
+) -> None:
     """Have sites that run read their files again: what can change meanwhile does, and the rest is named. A file with a fault
     changes nothing. Needs the grant operator."""
     from gateway.cli.configuration import reload

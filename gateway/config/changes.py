@@ -2,7 +2,6 @@
 
 What always holds: whether a setting can change stands beside the setting itself (RUN_TIME and RESTART in storage/settings.py);
 a section that comes or goes needs a restart as a whole; no secret is shown.
-This module is pure.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The configuration that a gateway runs by, beside its file: read again when somebody asks, and compared with it meanwhile.
 
-What always holds: a file with a fault changes nothing, and so does one whose changes do not fit what only a restart changes; what
-is in effect is always a configuration that passed every check; files are read in a thread.
+What always holds: a file with a fault changes nothing, and neither does one whose changes do not fit what only a restart
+changes; what is in effect is always a configuration that passed every check; files are read in a thread.
 """
 
 from __future__ import annotations

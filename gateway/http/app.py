@@ -192,7 +192,8 @@ def _plain(part: Part) -> tuple[FastAPI, Sequence[Route]]:
     if part != "peer":
         routers = [room.router() for room in (tables, rows, scans, cluster, checks, operations, health)] + routers
         routers += [
-            checks.view_router(), barriers.router(), barriers.audits_router(), trail.router(), configuration.router(), pages.router(app),
+            checks.view_router(), barriers.router(), barriers.audits_router(), trail.router(), configuration.router(),
+            pages.router(app),
         ]
     for router in routers:
         app.include_router(router)

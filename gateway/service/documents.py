@@ -176,7 +176,7 @@ class SettingChange(Struct, frozen=True):
 
 
 class ReloadDocument(Struct, frozen=True):
-    """What a reload did. `changed`: in effect now; `needs_restart`: differs in the file, and is read at the next start."""
+    """The outcome of a reload. `changed`: in effect now; `needs_restart`: it differs in the file, for the next start."""
 
     site: str
     changed: list[SettingChange] = []

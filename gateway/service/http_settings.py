@@ -16,7 +16,8 @@ ORIGIN = rf"https?://({HOST_NAME}|\[[0-9A-Fa-f:.]+\])(:[0-9]{{1,5}})?"
 class HttpSettings:
     """`advertised_url`: the address that clients and the other site use; empty: made of host and port. `allowed_hosts`: names
     of this site besides that of its address. `cors_origins`: the origins whose pages may call it. `body_bytes_max` bounds the
-    body of a batch and what it becomes, `bodies_bytes_max` all bodies together that are under way. `handshakes_per_address_per_s`: of TLS, here and on [peer_http]."""
+    body of a batch and what it becomes, `bodies_bytes_max` all bodies together that are under way.
+    `handshakes_per_address_per_s`: of TLS, here and on [peer_http]."""
 
     host: Annotated[str, RESTART] = "127.0.0.1"
     port: Annotated[int, Within(1, 65535), RESTART] = 8401

@@ -123,11 +123,12 @@ class Site:
 
     # ---- roles
     def event(self, event: Event, why: str = "") -> None:
-        """One step in the role table. `why`: more than the table says. Raises IllegalTransition, and then nothing has changed."""
+        """One step in the role table. `why`: more than the table says. Raises IllegalTransition: nothing has changed."""
         before, transition = self.role, step(self.role, event)
         self.role, self.reason = transition.role, transition.reason
         self.serving.set(self.role, self.active_epoch)
-        log.info("role", role=self.role, cause=event, reason=transition.reason, epoch=self.epoch, **({"why": why} if why else {}))
+        more = {"why": why} if why else {}
+        log.info("role", role=self.role, cause=event, reason=transition.reason, epoch=self.epoch, **more)
         self.on_role(event, before, why or transition.reason)
         self.touch()
 

@@ -1,8 +1,8 @@
 """The handshakes of each address: so many at once, so many a second, and those beyond that wait for their turn.
 
-What always holds: an address takes no more of the event loop by whole handshakes than `per_s` of them; a newcomer waits HELD_S at
-most, and is refused where its turn would come later; no address's handshakes delay another's; the number of addresses kept is
-bounded, and one that is forgotten has its whole burst again.
+What always holds: an address takes no more of the event loop by whole handshakes than `per_s` of them; a newcomer waits HELD_S
+at most, and is refused where its turn would come later; no address's handshakes delay another's; the number of addresses kept
+is bounded, and one that is forgotten has its whole burst again.
 This module is pure.
 """
 

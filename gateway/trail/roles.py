@@ -1,7 +1,7 @@
 """Role changes that no operation makes: a degrade by the policy, its end, an epoch that ended, a fencing.
 
-What always holds: each step of the role table at this site is a line, by the site itself, with the epoch, the mode and the reason;
-where an operation is under way the line names it. Nothing waits for the line: a fenced site stops at once.
+What always holds: each step of the role table at this site is a line, by the site itself, with epoch, mode and reason; where an
+operation is under way the line names it. Nothing waits for the line: a fenced site stops at once.
 """
 
 from __future__ import annotations

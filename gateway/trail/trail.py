@@ -267,7 +267,7 @@ class Trail:
         self._is_written(entry, head)
 
     async def _check_file(self) -> None:
-        """A file that somebody has moved away takes lines that nobody will find. Raises LogError; the next line begins a file."""
+        """Looks whether the file is where it was: lines in one that was moved away are found by nobody. Raises LogError."""
         name = file_name(self._ordinal)
         if name not in await self._files.list(FOLDER):
             raise LogError(f"{FOLDER}/{name} is not there any more: somebody has moved or deleted it")

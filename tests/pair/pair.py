@@ -219,7 +219,9 @@ class Pair:
         trail = Trail(os_files, clock, pair="test", site=name) if self.keeps_trails else None
         peer_trail: PeerTrail | None = None
         if trail is not None:
-            peer_trail = PeerTrail(trail, clock, OTHER[name], lambda note, timeout_s: site.parts.other_site.trail(note, timeout_s))
+            peer_trail = PeerTrail(
+                trail, clock, OTHER[name], lambda note, timeout_s: site.parts.other_site.trail(note, timeout_s)
+            )
             await stack.enter_async_context(kept_trail(trail, {}))
             journal = TrailJournal(journal, trail)
         operations = SiteOperations(site, journal)

@@ -1,8 +1,8 @@
 """The certificates and tokens of a secured pair, as docs/security.md has an operator make, renew and revoke them.
 
-What always holds: clients, operators and monitors each show what the handbook gives them, and no more: a token of its own for the
-clients of the workload, and one for commands, monitors and the harness's looks; what is renewed or revoked is looked at from
-outside until the sites go by it, and where they do not in time that is a find.
+What always holds: clients, operators and monitors show what the handbook gives them, and no more: one token for the clients of
+the workload, and one for commands, monitors and the harness's looks; what is renewed or revoked is looked at from outside until
+the sites go by it, and where they do not in time that is a find.
 """
 
 from __future__ import annotations

@@ -64,7 +64,8 @@ class Parts(msgspec.Struct, frozen=True):
 
     def missing(self, needs: Iterable[str]) -> list[str]:
         """Returns the options by which a pair would have what it lacks of `needs`."""
-        there = {f"--dfs {self.dfs}", f"--engine {self.engine}", f"--coordinator {self.coordinator}", *(["--secured"] if self.secured else ())}
+        there = {f"--dfs {self.dfs}", f"--engine {self.engine}", f"--coordinator {self.coordinator}"}
+        there |= {"--secured"} if self.secured else set()
         return [NEEDS[word] for word in needs if NEEDS[word] not in there]
 
     def check(self, name: str, needs: Iterable[str]) -> None:

@@ -34,7 +34,7 @@ class HdfsSettings:
     user: Annotated[str, RESTART] = ""  # who the client says it is; empty: the user of this process, or of its Kerberos ticket
     kerberos_principal: Annotated[str, RESTART] = ""
     kerberos_keytab: Annotated[Path | None, RESTART] = None
-    sync: Annotated[str, OneOf(("hsync", "hflush")), RESTART] = "hsync"  # hsync: on every DataNode's disk; hflush: in their memory
+    sync: Annotated[str, OneOf(("hsync", "hflush")), RESTART] = "hsync"  # hsync: on the DataNodes' disks; hflush: in memory
     deadline_s: Annotated[float, Within(0.1, 600), RESTART] = 5.0  # of every call
     site: Annotated[str, NotInFile()] = ""
     # NameNodes ignore a second call for 30 heartbeats; old ones begin anew with each

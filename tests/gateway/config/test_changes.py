@@ -1,4 +1,4 @@
-"""Which settings can change while a gateway runs stands beside each of them, and a comparison goes by that."""
+"""Each setting says whether it can change while a gateway runs, and a comparison of two files goes by that."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ def test_each_setting_says_whether_it_can_change_while_the_gateway_runs() -> Non
     """Whoever adds one puts RUN_TIME or RESTART among its marks (storage/settings.py)."""
     found = dict(leaves(SiteConfig))
     marks = {
-        key: [mark for mark in typing.get_args(hint)[1:] if isinstance(mark, AtRunTime | AtStart)] for key, hint in found.items()
+        key: [mark for mark in typing.get_args(hint)[1:] if isinstance(mark, AtRunTime | AtStart)]
+        for key, hint in found.items()
     }
     assert {key: said for key, said in marks.items() if len(said) != 1} == {}
     assert {key for key, hint in found.items() if is_at_run_time(hint)} == AT_RUN_TIME

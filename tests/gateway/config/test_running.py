@@ -44,7 +44,9 @@ async def test_what_can_change_does_and_the_rest_is_named(tmp_path: Path) -> Non
     assert (again.changed, len(again.needs_restart), len(site.applied)) == ([], 1, 1)
 
 
-@pytest.mark.parametrize(("text", "key"), [("[log]\nlevel = 'loud'\n", "log.level"), ("[http\n", ""), ("[htp]\nport = 1\n", "htp")])
+@pytest.mark.parametrize(("text", "key"), [
+    ("[log]\nlevel = 'loud'\n", "log.level"), ("[http\n", ""), ("[htp]\nport = 1\n", "htp"),
+])
 async def test_a_file_with_a_fault_changes_nothing_and_is_named_with_its_key(tmp_path: Path, text: str, key: str) -> None:
     site = Site(tmp_path)
     running = site.configuration.running

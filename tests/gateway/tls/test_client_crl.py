@@ -51,7 +51,10 @@ async def door(certificates: Certificates) -> AsyncIterator[Door]:
         yield Door(tls, server, settings, ann, bob)
 
 
-async def opened(certificates: Certificates, door: Door, own: Issued | None) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+async def opened(certificates: Certificates, door: Door, own: Issued | None) -> Streams:
     """A connection that was answered."""
     reader, writer = await asyncio.open_connection(HOST, door.server.port, ssl=client_of(certificates, own))
     await ask(reader, writer)
@@ -76,7 +79,9 @@ async def is_refused(certificates: Certificates, door: Door, own: Issued) -> boo
     return False
 
 
-async def test_a_revoked_client_is_out_also_on_an_open_connection_and_nobody_else(certificates: Certificates, door: Door) -> None:
+async def test_a_revoked_client_is_out_also_on_an_open_connection_and_nobody_else(
+    certificates: Certificates, door: Door
+) -> None:
     _, of_ann = await opened(certificates, door, door.ann)
     reader, writer = await opened(certificates, door, None)  # it showed no certificate
     Issuer(certificates.folder).revoke(door.ann.certificate)
@@ -134,7 +139,7 @@ async def test_an_unusable_list_lets_nobody_in_by_certificate_until_it_is_sound(
     await door.read_again()
     await until(lambda: door.server.places.served == 0)
     assert await is_refused(certificates, door, door.bob)
-    reader, writer = await opened(certificates, door, None)
+    _, writer = await opened(certificates, door, None)
     assert any("nobody comes in by certificate" in each and said in each for each in door.tls.notices())
     assert door.tls.metrics()["http_tls_files_ok"] == 0
     certificates.crl.write_bytes(sound)

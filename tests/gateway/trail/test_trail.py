@@ -308,7 +308,7 @@ async def test_a_first_file_that_could_be_neither_begun_nor_removed_does_not_cou
 
 
 async def test_a_file_that_was_moved_away_is_said_and_the_next_line_begins_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a look at the folder all lines until the next start went where nobody would find them."""
+    """Before, all lines until the next start went where nobody would find them."""
     monkeypatch.setattr(room, "RETRY_S", 0.01)
     files = MemoryFiles()
     async with opened(files) as trail:

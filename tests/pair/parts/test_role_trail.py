@@ -1,4 +1,4 @@
-"""Role changes in the trails of a real pair: those that no operation makes, and those that the other site was too dead to see."""
+"""Role changes in the trails of a real pair: those that no operation makes, and those of a time when the other site was dead."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def trail(pair: Pair, name: str) -> list[TrailEntry]:
 
 
 def roles(pair: Pair, name: str) -> list[dict[str, Any]]:
-    """What the lines say that no operation made."""
+    """Returns what is said by the lines that no operation made."""
     return [entry.what for entry in trail(pair, name) if entry.event == ROLE and not entry.operation]
 
 
