@@ -95,9 +95,7 @@ class RunningConfiguration:
         try:
             wanted = await asyncio.to_thread(self._read, self._file)
         except ConfigError as error:
-            faults = error.fields.get("faults") or [{}]
-            first = f"{faults[0].get('key', '')} {faults[0].get('problem', error.message)}".strip()
-            self._notices = [f"the next start would fail: {self._file} has {len(faults)} faults, the first: {first}"]
+            self._notices = [f"the next start would fail: {error.message}; {_first_fault(error)}"]
             return
         self._compared(list(differences(self.running, wanted)))
 
@@ -117,6 +115,13 @@ class RunningConfiguration:
         except OSError:
             return None
         return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+def _first_fault(error: ConfigError) -> str:
+    """Returns the first of its faults in a few words."""
+    faults = error.fields.get("faults")
+    first = faults[0] if isinstance(faults, list) and faults else {}
+    return f"the first: {first.get('key', '')} {first.get('problem', '')}".replace(":  ", ": ").strip()
 
 
 @asynccontextmanager

@@ -1,4 +1,4 @@
-"""Role changes in the trails of a real pair: those that no operation makes, and those of a time when the other site was dead."""
+"""Role changes in the trails of a real pair: those that no operation makes, and those while the other site was dead."""
 
 from __future__ import annotations
 
