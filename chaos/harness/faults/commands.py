@@ -141,6 +141,8 @@ KINDS = (
     Kind("resume", SITE_TARGETS, "`twinlog resume` of the newest operation at that site", _on_operation, lasts=False),
     Kind("crash-operator", SITE_TARGETS, "a command of the operator gets SIGKILL so many ms after it began: VERB/MS", _killed,
          lasts=False, how=("switchover/1000", "failover/1000"), check=verb_and_s),
+)
+SECRETS = (  # of a pair whose files are ours
     Kind(
         "certificate-renewed", SITE_TARGETS, "the site gets a new certificate and key; it runs, and shows them soon",
         lambda fault, stage: NewCertificate(stage, fault), lasts=False,
