@@ -1,7 +1,8 @@
 """The composition root: opens the real parts of one site, wires them, and serves until it is asked to stop.
 
 What always holds: the data directory is locked first and let go last; whatever was opened is closed, in reverse order, also
-when the start fails; SIGINT and SIGTERM end the open epoch cleanly, SIGHUP ends nothing. Only here are real ports chosen.
+when the start fails; SIGINT and SIGTERM end the open epoch cleanly, SIGHUP has the configuration read again. Only here are real
+ports chosen.
 """
 
 from __future__ import annotations
@@ -17,15 +18,18 @@ import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import structlog
 
 from gateway.access.gate import Gate
+from gateway.access.opening import apply as apply_access
 from gateway.access.opening import open_gate
 from gateway.access.settings import AccessSettings
 from gateway.api.api_context import ApiContext
 from gateway.config.model import SiteConfig
+from gateway.config.running import RunningConfiguration, reload_on_hangup
 from gateway.config.security import missing_protection
 from gateway.http.app import DoorApp
 from gateway.http.descriptors import fitting
@@ -33,7 +37,7 @@ from gateway.http.peer_transport import HttpTransport
 from gateway.http.places import Places
 from gateway.http.protocol import ConnectionLimits
 from gateway.http.server import ServerSettings, serving
-from gateway.logs import configure_logs
+from gateway.logs import configure_logs, set_log_level
 from gateway.metrics.catalogue import Figures
 from gateway.metrics.process import ProcessFigures, process_collector
 from gateway.service.histogram import Histogram
@@ -48,6 +52,7 @@ from gateway.trail.events import ACCESS
 from gateway.trail.journal import TrailJournal
 from gateway.trail.keeping import AccessTrail, configuration_digest, kept_trail
 from gateway.trail.peer import PeerTrail
+from gateway.trail.roles import RoleTrail
 from gateway.trail.trail import Trail
 from remote_log.dfs.opening import open_dfs, warm_up
 from remote_log.dfs.owner import Owner
@@ -143,6 +148,8 @@ async def opened_site(config: SiteConfig, failpoints: Failpoints, tls: SiteTls |
             is_busy=lambda: operations.running_id is not None,
         )
         site.trail_fault = lambda: trail.fault
+        roles = RoleTrail(trail, site, lambda: operations.running_id)
+        site.on_role, site.on_fenced = roles.changed, roles.fenced
         stack.push_async_callback(_stop, site, supervisor, operations)
         supervisor.start()
         await stack.enter_async_context(_running(peer_trail.run(), "trail of the other site"))
@@ -212,7 +219,7 @@ async def _stop(site: Site, supervisor: Supervisor, operations: SiteOperations) 
 
 
 def _outlive_terminal() -> None:
-    log.warning("SIGHUP is ignored: the site serves on; SIGTERM stops it, and a start reads its configuration anew")
+    log.warning("SIGHUP is ignored: the site does not serve yet; SIGTERM stops it")
 
 
 @asynccontextmanager
@@ -255,8 +262,11 @@ async def _access_kept(gate: Gate | None, opened: OpenedSite) -> AsyncIterator[N
         kept.summarise(anyhow=True)
 
 
-async def serve(config: SiteConfig, failpoints: Failpoints | None = None) -> None:
-    """Run one site until SIGINT or SIGTERM. Raises DataDirectoryError and ConfigError when it cannot start."""
+async def serve(config: SiteConfig, failpoints: Failpoints | None = None, *, file: Path | None = None) -> None:
+    """Run one site until SIGINT or SIGTERM. `file`: that of `config`, to be read again; None: it is of none.
+
+    Raises DataDirectoryError and ConfigError when it cannot start.
+    """
     os.umask(OWNER_ONLY)
     configure_logs(config.log, pair=config.pair, site=config.site)
     stop = asyncio.Event()
@@ -267,12 +277,17 @@ async def serve(config: SiteConfig, failpoints: Failpoints | None = None) -> Non
     tls = SiteTls(
         config.pair, config.peer.site, config.http.tls, config.peer_http, now_s=time.monotonic,
         insecure=config.insecure and bool(missing_protection(config)),
+        handshakes_per_s=config.http.handshakes_per_address_per_s,
     )
     async with gate_of(config.access) as gate, opened_site(config, failpoints or Failpoints(), tls) as opened:
         site = opened.site
-        site.notices = tls.notices
+        configuration = None if file is None else RunningConfiguration(config, file, partial(_apply, site, gate))
+        site.notices = partial(_notices, tls, gate, configuration)
         tls.on_new_files = partial(_noted, opened.trail)
-        async with tls.following(), _access_kept(gate, opened), doors(config, opened, tls, gate):
+        async with (
+            tls.following(), _access_kept(gate, opened), doors(config, opened, tls, gate, configuration),
+            reload_on_hangup(configuration, opened.trail),
+        ):
             log.info("serving", url=config.http.url)
             for notice in tls.notices():
                 log.warning(notice)
@@ -286,12 +301,28 @@ def _noted(trail: Trail, section: str, changed: set[str]) -> None:
     trail.put(ACCESS, trail.this_site, "noted", {"kind": section, "files": sorted(changed)})
 
 
+def _notices(*rooms: SiteTls | Gate | RunningConfiguration | None) -> list[str]:
+    return [notice for room in rooms if room is not None for notice in room.notices()]
+
+
+def _apply(site: Site, gate: Gate | None, config: SiteConfig) -> None:
+    """Puts what may change while a gateway runs into effect. `config` has passed every check."""
+    if gate is not None and config.access is not None:
+        apply_access(gate, config.access)
+    site.apply(config)
+    set_log_level(config.log.level)
+
+
 @asynccontextmanager
-async def doors(config: SiteConfig, opened: OpenedSite, tls: SiteTls, gate: Gate | None) -> AsyncIterator[None]:
+async def doors(
+    config: SiteConfig, opened: OpenedSite, tls: SiteTls, gate: Gate | None, configuration: RunningConfiguration | None = None
+) -> AsyncIterator[None]:
     """The listeners of a site: that of the other site first, so that who is served finds it there. Who reaches that one is the
     other site, which TLS has proven: it has no gate."""
     service = site_service(opened.site, opened.operations, opened.peer_trail.answer)
-    context = ApiContext(service, config.http, now_s=time.perf_counter, new_id=new_id, trail=opened.trail)
+    context = ApiContext(
+        service, config.http, now_s=time.perf_counter, new_id=new_id, trail=opened.trail, configuration=configuration
+    )
     process = ProcessFigures(opened.site.parts.clock, opened.site.parts.free_bytes, RELEASE)
     places: dict[str, Places] = {}
     for source in (tls.metrics, opened.trail.figures, process.figures, lambda: _of_doors(context, gate, places)):
@@ -310,7 +341,7 @@ async def doors(config: SiteConfig, opened: OpenedSite, tls: SiteTls, gate: Gate
             DoorApp(context, "all" if peer_http is None else "public", gate=gate), config.http.host, config.http.port,
             _server_settings(config.http, beside), tls.public_gate,
         ))
-        places["http"] = public.places
+        tls.on_new_client_trust, places["http"] = public.let_go_certified, public.places
         yield
 
 

@@ -52,8 +52,17 @@ class KeyReferences:
     """Keys of a log, each given by reference, `ID=env:NAME` or `ID=file:PATH`, or `plain`; never shown."""
 
 
+class AtRunTime:
+    """`twinlog config reload` changes it while the gateway runs."""
+
+
+class AtStart:
+    """It is read at the start alone: a change needs a restart."""
+
+
 class NotInFile:
     """No key of a configuration file: a figure of the product, which the simulator and tests shorten."""
 
 
+RUN_TIME, RESTART = AtRunTime(), AtStart()  # each key of a site's configuration has one of the two
 Url = Annotated[str, HttpUrl()]

@@ -28,8 +28,11 @@ class SiteControl(Protocol):
     def parts(self) -> SiteParts: ...
     @property
     def sink(self) -> Sink: ...
-    def event(self, event: Event) -> None:
-        """Makes one step in the role table."""
+    def event(self, event: Event, why: str = "") -> None:
+        """Makes one step in the role table. `why`: more than the table says."""
+
+    def on_fenced(self, epoch: int, dfs: str) -> None:
+        """Takes note that this site has closed the logs below `epoch` on the DFS of site `dfs`."""
 
     async def halt(self, why: str) -> None:
         """Ends the open epoch of this site, if there is one."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import ssl
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
@@ -261,10 +262,29 @@ async def dry_runs(port: int, answers: Answers) -> None:
     await _again(4, send)
 
 
+async def handshakes(port: int, answers: Answers) -> None:
+    """Whole TLS handshakes of one address as quickly as 16 clients can make them; each closes its connection behind it."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+
+    async def shake() -> None:
+        try:
+            _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context, local_addr=(_ELSEWHERE, 0))
+        except OSError as error:
+            answers[type(error).__name__] += 1
+            return
+        answers["handshakes"] += 1
+        writer.transport.abort()
+
+    await _again(16, shake)
+
+
+_ELSEWHERE = "127.0.0.3"  # an address of its own: that of the bench asks the site, too
+OF_TLS = ("handshakes",)  # attacks on a pair that speaks it
 ATTACKS: dict[str, Attack] = {
     "large rows": large_rows, "refused rows": refused_rows, "refused batches": refused_batches, "many values": many_values,
     "arrow bombs": arrow_bombs, "coded bombs": coded_bombs, "few coded bombs": few_coded_bombs,
     "endless bodies": endless_bodies, "endless trailers": endless_trailers, "idle connections": idle_connections,
     "idle crowd": idle_crowd, "event streams": event_streams,
-    "dry runs": dry_runs,
+    "dry runs": dry_runs, "handshakes": handshakes,
 }

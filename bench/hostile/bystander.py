@@ -1,6 +1,7 @@
 """A client that only wants to be served: a write or a read of a small row every 20 ms, timed from the moment it was due.
 
-It runs as a process of its own: `python -m bench.hostile.bystander PORT SECONDS` writes one JSON `Seen` to standard output.
+It runs as a process of its own: `python -m bench.hostile.bystander PORT SECONDS [CA]` writes one JSON `Seen` to standard
+output.
 What always holds: a request that waits for the ones before it counts from its own moment, so that a pause of a second is seen
 by fifty.
 """
@@ -8,6 +9,7 @@ by fifty.
 from __future__ import annotations
 
 import asyncio
+import ssl
 import sys
 import time
 
@@ -36,8 +38,8 @@ class Seen(msgspec.Struct, frozen=True):
 class _Line:
     """One connection, opened again when it is lost."""
 
-    def __init__(self, port: int) -> None:
-        self._port = port
+    def __init__(self, port: int, ca: str) -> None:
+        self._port, self._tls = port, ssl.create_default_context(cafile=ca) if ca else None
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
     async def ask(self, request: bytes) -> bool:
@@ -45,7 +47,9 @@ class _Line:
         try:
             async with asyncio.timeout(PATIENCE_S):
                 if self._streams is None:
-                    self._streams = await asyncio.open_connection("127.0.0.1", self._port, local_addr=(ADDRESS, 0))
+                    self._streams = await asyncio.open_connection(
+                        "127.0.0.1", self._port, local_addr=(ADDRESS, 0), ssl=self._tls
+                    )
                 reader, writer = self._streams
                 writer.write(request)
                 head = await reader.readuntil(b"\r\n\r\n")
@@ -61,8 +65,8 @@ class _Line:
             self._streams = None
 
 
-async def watch(port: int, seconds: float) -> Seen:
-    """Asks for `seconds`, then waits for what is under way."""
+async def watch(port: int, seconds: float, ca: str = "") -> Seen:
+    """Asks for `seconds`, then waits for what is under way. `ca`: of a site that speaks TLS."""
     due: asyncio.Queue[tuple[float, bytes] | None] = asyncio.Queue()
     latencies_s: list[float] = []
     failures = 0
@@ -74,11 +78,11 @@ async def watch(port: int, seconds: float) -> Seen:
             latencies_s.append(time.perf_counter() - item[0])
         line.close()
 
-    first = _Line(port)
+    first = _Line(port, ca)
     for key in range(_KEYS):
         await first.ask(put_row(TABLE, key))
     first.close()
-    serving = [asyncio.create_task(serve(_Line(port))) for _ in range(_CONNECTIONS)]
+    serving = [asyncio.create_task(serve(_Line(port, ca))) for _ in range(_CONNECTIONS)]
     began_s = time.perf_counter()
     for number in range(int(seconds / EVERY_S)):
         at_s = began_s + number * EVERY_S
@@ -93,4 +97,5 @@ async def watch(port: int, seconds: float) -> Seen:
 
 
 if __name__ == "__main__":
-    sys.stdout.buffer.write(msgspec.json.encode(asyncio.run(watch(int(sys.argv[1]), float(sys.argv[2])))) + b"\n")
+    found = asyncio.run(watch(int(sys.argv[1]), float(sys.argv[2]), *sys.argv[3:]))
+    sys.stdout.buffer.write(msgspec.json.encode(found) + b"\n")

@@ -23,7 +23,7 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from bench.hostile.attacks import ATTACKS, TABLE, Answers
+from bench.hostile.attacks import ATTACKS, OF_TLS, TABLE, Answers
 from bench.hostile.bystander import TABLE as BYSTANDER_TABLE
 from bench.hostile.bystander import Seen
 from bench.pair import BenchError, Pair
@@ -43,7 +43,8 @@ async def measure(name: str, pair: Pair, seconds: float) -> dict[str, Any]:
     answers: Answers = Counter()
     attack = asyncio.ensure_future(ATTACKS[name](pair.port, answers)) if name != _NOBODY else None
     bystander = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "bench.hostile.bystander", str(pair.port), str(seconds), stdout=asyncio.subprocess.PIPE
+        sys.executable, "-m", "bench.hostile.bystander", str(pair.port), str(seconds), *([pair.ca] if pair.ca else ()),
+        stdout=asyncio.subprocess.PIPE,
     )
     said, _ = await bystander.communicate()
     if attack is not None:
@@ -109,7 +110,8 @@ def main(given: list[str] | None = None) -> int:
     for name in [_NOBODY, *(name for name in ATTACKS if chosen.only in name)]:
         with tempfile.TemporaryDirectory(prefix="twinlog-hostile-", ignore_cleanup_errors=True) as folder, console.status(name):
             try:
-                with Pair(Path(folder) / "pair", prefix=_LIMITED) as pair:
+                options = ("--tls",) if name in OF_TLS else ()
+                with Pair(Path(folder) / "pair", options, prefix=_LIMITED) as pair:
                     for table in (TABLE, BYSTANDER_TABLE):
                         pair.create_table(table, BENCH_TABLE)
                     Path(f"/proc/{pair.pids['a']}/clear_refs").write_text("5")  # the peak from here on

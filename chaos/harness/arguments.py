@@ -50,6 +50,7 @@ def _parts(command: argparse.ArgumentParser) -> None:
         "--coordinator", choices=("yes", "server", "no"), default="yes",
         help="in a file of SQLite, in a PostgreSQL of its own, or none: the register is on the two DFSs (default yes)",
     )
+    command.add_argument("--secured", action="store_true", help="TLS on every listener, and tokens for all who ask")
 
 
 def _check(parser: argparse.ArgumentParser, chosen: argparse.Namespace) -> None:

@@ -51,7 +51,7 @@ def scenarios() -> dict[str, Path]:
 
 
 def parts_of(chosen: argparse.Namespace) -> Parts:
-    return Parts(chosen.dfs, chosen.engine, chosen.coordinator)
+    return Parts(chosen.dfs, chosen.engine, chosen.coordinator, chosen.secured)
 
 
 def of_scenarios(chosen: argparse.Namespace) -> Iterator[Course]:

@@ -111,7 +111,9 @@ class Harness:
         )
         self.nemesis = Nemesis(stage, self.now_s, self._happened)
         self.workload = WORKLOADS[plan.workload](Random(f"{plan.seed} workload"))
-        self.traffic = Traffic(plan, self.workload, self.sites.client_urls, self.recorder, self.now_s)
+        known = self.sites.credentials
+        shown = {} if known is None else {"tls": known.tls, "token": known.of_clients}
+        self.traffic = Traffic(plan, self.workload, self.sites.client_urls, self.recorder, self.now_s, **shown)  # type: ignore[arg-type]
         self.sampler = Sampler(self.sites, self.now_s, lambda: self.traffic.acknowledged, self.recorder.note)
 
     def now_s(self) -> float:
@@ -284,6 +286,8 @@ class Harness:
             self.broken("internal", "processes", told)
         for told in self.sites.spoiled.unreported:
             self.broken("I7", "reported", told)
+        for told in self.sites.credentials.broken if self.sites.credentials is not None else ():
+            self.broken("internal", "credentials", told)
         for told in self.sites.mute:
             self.broken("internal", "processes", told)
         for told in self.files.broken if self.files else ():

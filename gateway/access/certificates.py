@@ -26,10 +26,14 @@ class Certificates:
 
     def __init__(self, grants: Mapping[str, str]) -> None:
         """Raises InvalidInput."""
+        self.apply(grants)
+
+    def apply(self, grants: Mapping[str, str]) -> None:
+        """Other grants from now on. Raises InvalidInput."""
         self._grants = {name: parse_grants(texts.split()) for name, texts in grants.items()}
 
     async def authenticate(self, presented: Presented) -> Proof | None:
-        if not presented.certificates or presented.bearer:
+        if not presented.certificates or presented.bearer or not self._grants:
             return None
         try:
             certificate = x509.load_pem_x509_certificate(presented.certificates[0].encode())

@@ -159,6 +159,12 @@ class Gate:
             self._known.clear()
             self.on_changed(authenticator)
 
+    def apply(self, limits: LimitSettings) -> None:
+        """Other limits, and perhaps other grants, from now on: what was proven before is forgotten."""
+        self._budgets.apply(limits, self._now_s())
+        self._changes += 1
+        self._known.clear()
+
     async def run(self) -> None:
         """Refreshes for ever; whoever hangs holds up nobody else."""
         await asyncio.gather(*(self._run(authenticator) for authenticator in self.authenticators))
@@ -170,6 +176,11 @@ class Gate:
                 await self._refresh(authenticator)
             except Exception as error:
                 _log.error("identities could not be read again; those that were read last stay valid", error=repr(error))
+
+    def notices(self) -> list[str]:
+        """Returns whose files or keys cannot be read again, for operators. Those that were read last stay valid."""
+        found = (getattr(authenticator, "fault", "") for authenticator in self.authenticators)
+        return [fault for fault in found if fault]
 
     async def close(self) -> None:
         for authenticator in self.authenticators:

@@ -56,7 +56,7 @@ class Keys:
         self._settings, self._now_s = settings, now_s
         self._keys: dict[str, Key] = {}
         self._data = b""
-        self._fault = "the keys of the issuer were not fetched yet"
+        self.fault = "the keys of the issuer were not fetched yet"  # why they cannot be read; "": they can
         self._tried_s = -RETRY_S - settings.refresh_s
         self._fetching: asyncio.Task[bool] | None = None
         self._client = httpx.AsyncClient(timeout=settings.fetch_deadline_s, trust_env=False, transport=transport)
@@ -78,7 +78,7 @@ class Keys:
             found = self._known(key_id)
         if found is not None:
             return found
-        if self._fault:
+        if self.fault:
             raise Unavailable(
                 "the issuer's keys cannot be fetched now, so it is not known whether this token is valid: try again later",
                 retry_after_s=RETRY_S,
@@ -107,14 +107,21 @@ class Keys:
                 data = await self._load()
             return self._take(data)
         except (OSError, httpx.HTTPError, ValueError) as error:  # a TimeoutError is an OSError
-            fault = words(error)
-            if fault != self._fault:
+            fault = self._told(error)
+            if fault != self.fault:
                 _log.error("the keys of an issuer cannot be read; those that were read last stay valid",
                            issuer=self._settings.issuer, fault=fault)
-            self._fault = fault
+            self.fault = fault
             return False
         finally:
             self._fetching = None
+
+    def _told(self, error: Exception) -> str:
+        place = self._settings.jwks_file or self._settings.jwks_url
+        if isinstance(error, TimeoutError | httpx.TimeoutException):
+            return f"{place} does not answer within {self._settings.fetch_deadline_s:g} s"
+        said = words(error)
+        return said if str(place) in said else f"{place}: {said}"
 
     async def _load(self) -> bytes:
         if self._settings.jwks_file is not None:
@@ -130,7 +137,7 @@ class Keys:
         return data
 
     def _take(self, data: bytes) -> bool:
-        self._fault = ""
+        self.fault = ""
         if data == self._data:
             return False
         self._keys, self._data = read_keys(data), data

@@ -12,7 +12,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Annotated
 
-from storage.settings import Within
+from storage.settings import RUN_TIME, Within
 from twinlog.errors import Overloaded
 
 IDENTITIES_MAX = 10_000
@@ -23,9 +23,9 @@ BURST_S = 1.0
 class LimitSettings:
     """The limits of one identity; 0: none. A burst is what a second allows, and one request always fits."""
 
-    requests_per_s: Annotated[float, Within(0, 1e9)] = 0.0
-    bytes_per_s: Annotated[float, Within(0, 1e12)] = 0.0
-    concurrent: Annotated[int, Within(0, 1_000_000)] = 0
+    requests_per_s: Annotated[float, Within(0, 1e9), RUN_TIME] = 0.0
+    bytes_per_s: Annotated[float, Within(0, 1e12), RUN_TIME] = 0.0
+    concurrent: Annotated[int, Within(0, 1_000_000), RUN_TIME] = 0
 
 
 class Budget:
@@ -39,6 +39,12 @@ class Budget:
         self._requests = max(1.0, limits.requests_per_s * BURST_S)
         self._bytes = limits.bytes_per_s * BURST_S
         self.running = 0
+
+    def apply(self, limits: LimitSettings, now_s: float) -> None:
+        """Other limits from now on, with a burst of theirs; requests under way stay counted."""
+        running = self.running
+        self.__init__(limits, now_s)  # type: ignore[misc]
+        self.running = running
 
     def wait_s(self, now_s: float) -> float:
         """Returns how long it is until the next request is let in, as far as rates decide; 0: now."""
@@ -109,6 +115,11 @@ class Budgets:
         else:
             self._budgets.move_to_end(key)
         return budget
+
+    def apply(self, limits: LimitSettings, now_s: float) -> None:
+        self._limits = limits
+        for budget in self._budgets.values():
+            budget.apply(limits, now_s)
 
     def __len__(self) -> int:
         return len(self._budgets)

@@ -91,6 +91,8 @@ NEEDS: dict[Route, Need] = {
     ("GET", f"{_OPERATION}/events"): _pair(OPERATOR, AUDITOR),
     ("POST", f"{_OPERATION}:abort"): _pair(OPERATOR),
     ("POST", f"{_OPERATION}:resume"): _pair(OPERATOR),
+    ("POST", "/v1/configuration:reload"): _pair(OPERATOR),
+    ("POST", "/v1/configuration:log-level"): _pair(OPERATOR),
     ("GET", "/v1/trail"): _pair(AUDITOR),
     ("POST", "/v1/barriers"): _pair(AUDITOR),
     ("GET", "/v1/barriers"): _pair(AUDITOR),

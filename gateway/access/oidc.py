@@ -29,8 +29,12 @@ class Oidc:
         self, settings: OidcSettings, now_s: Callable[[], float], transport: httpx.AsyncBaseTransport | None = None
     ) -> None:
         """Raises InvalidInput, ConfigError."""
-        self._settings = settings
         self._keys = Keys(settings, now_s, transport)
+        self.apply(settings)
+
+    def apply(self, settings: OidcSettings) -> None:
+        """Another claim and other grants from now on; the issuer and its keys stay. Raises InvalidInput."""
+        self._settings = settings
         self._grants = {value: parse_grants(texts.split()) for value, texts in settings.grants.items()}
 
     async def authenticate(self, presented: Presented) -> Proof | None:
@@ -62,6 +66,12 @@ class Oidc:
         listed = [values] if isinstance(values, str) else values if isinstance(values, list) else []
         held = [self._grants[value] for value in listed if isinstance(value, str) and value in self._grants]
         return joined(held)
+
+    @property
+    def fault(self) -> str:
+        """Says why the issuer's keys cannot be read; an empty text where they can."""
+        said = f"the keys of {self._settings.issuer} cannot be read; those that were read last stay valid"
+        return f"{said}: {self._keys.fault}" if self._keys.fault else ""
 
     async def refresh(self) -> bool:
         return await self._keys.refresh()

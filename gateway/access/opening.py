@@ -23,10 +23,19 @@ def open_gate(
         authenticators.append(TokenFile(access.tokens, wall_s))
     if access.oidc is not None:
         authenticators.append(Oidc(access.oidc, now_s))
-    if access.certificates:
-        authenticators.append(Certificates(access.certificates))
+    if not (authenticators or access.certificates or access.plugin):
+        raise ConfigError("[access] knows nobody: give it `tokens`, [access.oidc], [access.certificates] or [access.plugin]")
+    authenticators.append(Certificates(access.certificates))  # without one, too: a reload may bring the first
     if access.plugin is not None:
         authenticators.append(from_entry_point(access.plugin.name, access.plugin.options))
-    if not authenticators:
-        raise ConfigError("[access] knows nobody: give it `tokens`, [access.oidc], [access.certificates] or [access.plugin]")
     return Gate(authenticators, access.limits, wall_s=wall_s, now_s=now_s, plain_peer=access.peer_calls == "plain")
+
+
+def apply(gate: Gate, access: AccessSettings) -> None:
+    """Puts grants and limits that changed into effect. Raises InvalidInput."""
+    for authenticator in gate.authenticators:
+        if isinstance(authenticator, Certificates):
+            authenticator.apply(access.certificates)
+        elif isinstance(authenticator, Oidc) and access.oidc is not None:
+            authenticator.apply(access.oidc)
+    gate.apply(access.limits)

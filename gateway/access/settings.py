@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated
 
 from gateway.access.limits import LimitSettings
-from storage.settings import OneOf, Url, Within
+from storage.settings import RESTART, RUN_TIME, OneOf, Url, Within
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,22 +16,22 @@ class OidcSettings:
     """`jwks_url` or `jwks_file` has the issuer's keys. `claim` is a text or a list of texts of the token; `grants` has for
     each of them what it grants, as texts joined by blanks: `dba = "admin:* operator"`."""
 
-    issuer: str
-    audience: str
-    jwks_url: Url = ""
-    jwks_file: Path | None = None
-    claim: str = "groups"
-    grants: Mapping[str, str] = field(default_factory=dict)
-    fetch_deadline_s: Annotated[float, Within(0.1, 60)] = 5.0
-    refresh_s: Annotated[float, Within(1, 86_400)] = 300.0
+    issuer: Annotated[str, RESTART]
+    audience: Annotated[str, RESTART]
+    jwks_url: Annotated[Url, RESTART] = ""
+    jwks_file: Annotated[Path | None, RESTART] = None
+    claim: Annotated[str, RUN_TIME] = "groups"
+    grants: Annotated[Mapping[str, str], RUN_TIME] = field(default_factory=dict)
+    fetch_deadline_s: Annotated[float, Within(0.1, 60), RESTART] = 5.0
+    refresh_s: Annotated[float, Within(1, 86_400), RESTART] = 300.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PluginSettings:
     """An authenticator of another distribution, by the name of its entry point, and what it is given."""
 
-    name: str
-    options: Mapping[str, str] = field(default_factory=dict)
+    name: Annotated[str, RESTART]
+    options: Annotated[Mapping[str, str], RESTART] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,9 +41,9 @@ class AccessSettings:
     certificate, and whoever reaches the port may speak as that site: for a pair on one machine, and on the way to
     `[peer_http]`."""
 
-    tokens: Path | None = None
-    certificates: Mapping[str, str] = field(default_factory=dict)
+    tokens: Annotated[Path | None, RESTART] = None
+    certificates: Annotated[Mapping[str, str], RUN_TIME] = field(default_factory=dict)
     oidc: OidcSettings | None = None
     plugin: PluginSettings | None = None
     limits: LimitSettings = field(default_factory=LimitSettings)
-    peer_calls: Annotated[str, OneOf(("certificate", "plain"))] = "certificate"
+    peer_calls: Annotated[str, OneOf(("certificate", "plain")), RESTART] = "certificate"

@@ -105,6 +105,7 @@ class TokenFile:
     def __init__(self, path: Path, wall_s: Callable[[], float]) -> None:
         """Raises ConfigError."""
         self._path, self._wall_s = path, wall_s
+        self.fault = ""  # why the file cannot be read again
         tokens, self._seen = _read(path)
         self._tokens, self._index = tokens, TokenIndex(tokens)
         self._warn_of_mode()
@@ -141,9 +142,10 @@ class TokenFile:
         try:
             now = _identity(self._path.stat())
             if now == self._seen:
-                return None
+                return None  # also a file that was found faulty, and is as it was
             tokens, self._seen = _read(self._path)
             self._warn_of_mode()
+            self.fault = ""
             return tokens
         except OSError as error:
             now, fault = (0, 0, 0, 0), reason(error)
@@ -152,6 +154,7 @@ class TokenFile:
         if now != self._seen:
             self._seen = now
             said = "the tokens cannot be read again; those that were read last stay valid"
+            self.fault = f"{said}: {fault}" if str(self._path) in fault else f"{said}: {self._path}: {fault}"
             _log.error(said, file=str(self._path), fault=fault)
         return None
 

@@ -16,7 +16,7 @@ from gateway.api.metrics import DoorMetrics
 from gateway.api.problems import Answer, answer_for, code_of, forget_frames, known
 from gateway.api.request import Canonical, Head, canonical_document, deadline_s, idempotency
 from gateway.service.http_settings import HttpSettings
-from gateway.service.port import Condition, Mutation, SiteService, WriteRequest, WriteResult
+from gateway.service.port import Condition, Configuration, Mutation, SiteService, WriteRequest, WriteResult
 from gateway.trail.trail import Trail
 from storage.engine import StoredRow
 from storage.log.record import Record
@@ -34,11 +34,12 @@ class ApiContext:
 
     def __init__(
         self, service: SiteService, http: HttpSettings, *, now_s: Callable[[], float], new_id: Callable[[], str],
-        trail: Trail | None = None,
+        trail: Trail | None = None, configuration: Configuration | None = None,
     ) -> None:
         self.service = service
         self.http = http
         self.on_forbidden: Callable[[Forbidden, Any], None] = lambda error, scope: None  # a handler found a grant missing
+        self.configuration = configuration  # None: it is of no file
         self.trail = trail  # None: a door of a test or of the simulator, which keeps none
         self.metrics = DoorMetrics(service.cluster)
         self.closing = asyncio.Event()

@@ -185,6 +185,12 @@ class OperationBody(Struct, forbid_unknown_fields=True):
     dry_run: bool = False
 
 
+class LogLevelBody(Struct, forbid_unknown_fields=True):
+    """`level`: debug, info, warning or error."""
+
+    level: str
+
+
 class OperationList(Struct):
     operations: list[OperationDocument]
 

@@ -28,9 +28,11 @@ from gateway.service.documents import (
     ClusterDocument,
     DependencyDocument,
     ReceiptDocument,
+    ReloadDocument,
     RemoteLogDocument,
     ReplicationLag,
     ServingDocument,
+    SettingChange,
     SiteDocument,
 )
 from remote_log.replication.messages import StatusReply
@@ -154,6 +156,11 @@ TRAIL = TrailDocument("b", 812, "5f" * 32, None, [TrailLine(
     812, 1_357_016_400_000, "operation.begun", "begun", TrailWho("ann", "token", "10.0.0.7", "ann@host"),
     {"kind": "failover", "to": "b", "options": {"accept_data_loss": 12}}, "14c0a1b2c3d-5e6f7a8b", 0, 0,
 )])
+RELOADED = ReloadDocument(
+    "a", [SettingChange("access.limits.requests_per_s", "not set", "2000.0")], [SettingChange("http.port", "8401", "8501")],
+)
+LOG_LEVEL = {"level": "debug"}
+LOG_LEVEL_SET = ReloadDocument("a", [SettingChange("log.level", "info", "debug")])
 AUDITS = Audits({"compare": AUDIT}, AUDIT)
 HEALTH = HealthAnswer("a", Role.ACTIVE, reads=True, writes=True, follows=False)
 METRICS = "twinlog_epoch 3.0\n"

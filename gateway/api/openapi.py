@@ -21,6 +21,7 @@ from gateway.api.documents import (
     CheckBody,
     ConditionBody,
     HealthAnswer,
+    LogLevelBody,
     OperationBody,
     OperationList,
     PageAnswer,
@@ -35,7 +36,7 @@ from gateway.api.problem_document import Problem
 from gateway.api.problems import HTTP_PROBLEMS, PROBLEMS
 from gateway.api.request import IDEMPOTENCY_KEY_LENGTH_MAX, JSON
 from gateway.service.audits import AuditBody, AuditRun, Audits
-from gateway.service.documents import BarrierDocument, BarrierList, ClusterDocument, ReceiptDocument
+from gateway.service.documents import BarrierDocument, BarrierList, ClusterDocument, ReceiptDocument, ReloadDocument
 from storage.rows.schema import TableDocument
 from switchover.monitor.views import SiteView
 from switchover.operations.document import OperationDocument
@@ -64,11 +65,11 @@ OF_ANY_REQUEST = (400, 401, 403, 422, 429, 500, 503)
 _REF = "#/components/schemas/{name}"
 _STATUS_TITLES = {row.status: row.title for row in reversed(PROBLEMS.values())}
 _CODES = {row.status: kind.code for kind, row in reversed(PROBLEMS.items())}
-BODIES = (TableBody, TableChange, BatchBody, CheckBody, ConditionBody, OperationBody, BarrierBody, AuditBody)
+BODIES = (TableBody, TableChange, BatchBody, CheckBody, ConditionBody, OperationBody, LogLevelBody, BarrierBody, AuditBody)
 ANSWERS = (
     TableDocument, TableList, WriteAnswer, BatchAnswer, RowAnswer, PageAnswer, ReceiptDocument, ClusterDocument,
     OperationDocument, OperationList, ChecksDocument, SiteView, BarrierDocument, BarrierList, AuditRun, Audits, HealthAnswer,
-    TrailDocument, Problem,
+    TrailDocument, ReloadDocument, Problem,
 )
 
 

@@ -84,7 +84,7 @@ PROBLEMS: dict[type[errors.TwinlogError], ProblemRow] = {
     errors.IllegalTransition: ProblemRow(409, "This role cannot do that", _NOTHING),
     errors.Diverged: ProblemRow(409, "This site holds what the active lacks", _NOTHING),
     errors.PeerError: ProblemRow(502, "The other site failed"),
-    errors.ConfigError: ProblemRow(500, "The configuration is wrong", _NOTHING),
+    errors.ConfigError: ProblemRow(409, "The configuration is wrong", _NOTHING),
     errors.DataDirectoryError: ProblemRow(500, "The data directory cannot be used", _NOTHING),
 }
 

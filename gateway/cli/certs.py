@@ -80,8 +80,8 @@ def revoke(
     if as_json:
         print_json({"crl": str(path), "revoked": str(certificate)})
         return
-    out().print(f"{escape(str(certificate))} is revoked by {escape(str(path))}: copy this file to where `peer_http.crl` "
-                "names it, at both sites.")
+    out().print(f"{escape(str(certificate))} is revoked by {escape(str(path))}: copy this file, at both sites, to where "
+                "`peer_http.crl` names it, for a site's certificate, or `http.tls.client_crl`, for a client's.")
 
 
 def _check(what: str, text: str, pattern: str) -> None:

@@ -17,14 +17,21 @@ from gateway.config.loading import load_operator_config, load_site_config
 from gateway.config.model import OperatorConfig, SiteConfig
 from gateway.config.reading import effective
 from remote_log.dfs.hdfs.jvm import end_process
-from twinlog.terminal import EXIT_CODES, JsonOption, endings, out, print_json, verb
+from twinlog.cli import completion
+from twinlog.terminal import EXIT_CODES, ConfigOption, JsonOption, endings, out, print_json, verb
 
 app = typer.Typer(rich_markup_mode="rich")
 endings.append(end_process)  # a process in which Java runs ends at once when its work is done
-config_app = typer.Typer(no_args_is_help=True, help="Check a configuration, or show what it comes to.")
+config_app = typer.Typer(
+    no_args_is_help=True, help="Check a configuration, show what it comes to, or have sites read theirs again."
+)
 _FileOption = Annotated[
     Path, typer.Option("--config", envvar="TWINLOG_CONFIG", metavar="FILE", help="A site's TOML, or an operator's.")
 ]
+
+SiteOption = Annotated[str, typer.Option(
+    "--site", metavar="SITE", help="This site alone: a or b.", autocompletion=completion.sites
+)]
 
 
 @app.command(epilog=EXIT_CODES)
@@ -39,7 +46,7 @@ def serve(
     from gateway.fail_stop import guarded
 
     loaded = load_site_config(config)
-    uvloop.run(guarded(serve_site(loaded), f"site {loaded.site}"))
+    uvloop.run(guarded(serve_site(loaded, file=config.expanduser().resolve()), f"site {loaded.site}"))
 
 
 @app.command(epilog=EXIT_CODES)
@@ -104,6 +111,31 @@ def config_show(config: _FileOption, as_json: JsonOption = False) -> None:
         where = "the file" if source == str(config.expanduser().resolve()) else source.removeprefix("environment ")
         table.add_row(key, escape(shown), where)
     out().print(table)
+
+
+@config_app.command("reload", epilog=EXIT_CODES)
+@verb
+def config_reload(
+    context: typer.Context, config: ConfigOption = "", site: SiteOption = "", as_json: JsonOption = False
+) -> None:
+    """Have sites that run read their files again: what can change meanwhile does, and the rest is named. A file with a fault
+    changes nothing. Needs the grant operator."""
+    from gateway.cli.configuration import reload
+
+    reload(context, config, site, as_json=as_json)
+
+
+@app.command("log-level", epilog=EXIT_CODES)
+@verb
+def log_level(
+    context: typer.Context,
+    level: Annotated[str, typer.Argument(metavar="LEVEL", help="debug, info, warning, error.")],
+    config: ConfigOption = "", site: SiteOption = "", as_json: JsonOption = False,
+) -> None:
+    """Log more or less at sites that run, until their next reload or start. Needs the grant operator."""
+    from gateway.cli.configuration import set_log_level
+
+    set_log_level(context, config, site, level, as_json=as_json)
 
 
 def _load(path: Path) -> SiteConfig | OperatorConfig:

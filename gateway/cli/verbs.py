@@ -15,7 +15,14 @@ VERBS: dict[str, Verb] = {
     "demo": Verb(
         "gateway.cli.main", RUN, "Run a whole pair on this machine: two sites, real logs, a real table. Ctrl-C stops both.",
     ),
-    "config": Verb("gateway.cli.main", RUN, "Check a configuration, or show what it comes to.", app="config_app"),
+    "config": Verb(
+        "gateway.cli.main", RUN, "Check a configuration, show what it comes to, or have sites read theirs again.",
+        app="config_app",
+    ),
+    "log-level": Verb(
+        "gateway.cli.main", RUN,
+        "Log more or less at sites that run, until their next reload or start. Needs the grant operator.",
+    ),
     "token": Verb(
         "gateway.cli.token", RUN, "Make, revoke and list the tokens by which clients say who they are.",
     ),

@@ -34,6 +34,17 @@ def load_site_config(path: Path, environ: Mapping[str, str] | None = None) -> Si
     return _load(SiteConfig, path, os.environ if environ is None else environ, _site_faults)
 
 
+def check_site_config(config: SiteConfig, path: Path) -> None:
+    """Checks what no single key can say, of a configuration that was put together. Raises ConfigError with every fault."""
+    reader = Reader(path, {})
+    _site_faults(config, reader.fault)
+    if reader.faults:
+        raise ConfigError(
+            f"{path} does not fit what runs here in settings that need a restart: restart the gateway, or change it back",
+            faults=reader.faults,
+        )
+
+
 def load_operator_config(path: Path, environ: Mapping[str, str] | None = None) -> OperatorConfig:
     """The operator's configuration: how to reach both sites. Raises ConfigError with every fault."""
     given = os.environ if environ is None else environ

@@ -19,7 +19,7 @@ from gateway.site.settings import Pair, SiteSettings
 from gateway.tls.settings import PeerHttpSettings
 from remote_log.dfs.opening import PairDfsSettings
 from storage.log.wal import WalSettings
-from storage.settings import NotInFile, Reference, Url
+from storage.settings import RESTART, NotInFile, Reference, Url
 from switchover.monitor.findings import Thresholds
 from switchover.operations.sql_journal import JournalSettings
 from switchover.register.sql import CoordinatorSettings
@@ -33,8 +33,8 @@ class SiteConfig(SiteSettings):
     [http]. Without [access] it serves whoever asks. `insecure`: a listener that others reach may do without TLS and
     identities."""
 
-    data_dir: Path
-    insecure: bool = False
+    data_dir: Annotated[Path, RESTART]
+    insecure: Annotated[bool, RESTART] = False
     peer_http: PeerHttpSettings | None = None
     dfs: PairDfsSettings
     coordinator: CoordinatorSettings | None = None

@@ -47,12 +47,14 @@ def _effective(part: Any, prefix: str, sources: Mapping[str, str]) -> Iterator[t
         if dataclasses.is_dataclass(value):
             sections.append((value, key + "."))
         elif value not in (None, {}):
-            yield key, _shown(value, _Rule(hint)), sources.get(key, "default")
+            yield key, shown(value, hint), sources.get(key, "default")
     for value, inner in sections:
         yield from _effective(value, inner, sources)
 
 
-def _shown(value: Any, rule: _Rule) -> Any:
+def shown(value: Any, hint: Any) -> Any:
+    """Returns a value of a setting as anybody may see it. `hint`: the annotation of its field."""
+    rule = _Rule(hint)
     if rule.is_keys:
         return [f"{key.key_id}=***" if key.secret else key.key_id for key in value]
     return _masked(value) if rule.is_secret else value

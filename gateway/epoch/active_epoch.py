@@ -30,7 +30,7 @@ from remote_log.writing.writer import RemoteWriter, RemoteWriterSettings
 from storage.cancellation import ended, unless_asked
 from storage.clock import Clock
 from storage.log.record import Record, RecordKind
-from storage.settings import MIB, NotInFile, OneOf, Within
+from storage.settings import MIB, RUN_TIME, NotInFile, OneOf, Within
 from switchover.activation.ports import OpenedEpoch
 from switchover.quarantine import Quarantine
 from switchover.register.port import Beat, PairState
@@ -52,15 +52,15 @@ log = structlog.get_logger("twinlog.active")
 class AvailableSettings:
     """The policy `available`: when it leaves the synchronous mode, and how long all must be well before it returns."""
 
-    degrade_after_s: Annotated[float, Within(0.1, 3600)] = 5.0
-    resync_after_s: Annotated[float, Within(0.0, 3600)] = 10.0
+    degrade_after_s: Annotated[float, Within(0.1, 3600), RUN_TIME] = 5.0
+    resync_after_s: Annotated[float, Within(0.0, 3600), RUN_TIME] = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActiveSettings:
     """The settings of an open epoch, as sections of the site's configuration."""
 
-    policy: Annotated[str, OneOf(POLICIES)] = "protect"
+    policy: Annotated[str, OneOf(POLICIES), RUN_TIME] = "protect"
     available: AvailableSettings = field(default_factory=AvailableSettings)
     lease: LeaseSettings = field(default_factory=LeaseSettings)
     commit: CommitSettings = field(default_factory=CommitSettings)
@@ -142,16 +142,26 @@ class ActiveEpoch:
         self._trimmer = Trimmer(parts.peer_dfs, parts.layout, opened.epoch, start.first_seq, self.quarantine, parts.remote_keys)
         self._mode_lock = asyncio.Lock()
         self._well_since_s: float | None = None
+        self.mode_why = ""  # of the newest change of mode
         self.work = Words()  # of the background work below: an error stays until that work succeeds, or has nothing to do
-        self._tasks: list[asyncio.Task[None]] = []
+        self._loops: dict[str, Callable[[], Awaitable[None]]] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
 
     def start(self) -> None:
         loop = asyncio.get_running_loop()
-        loops = {
+        self._loops = {
             SHIPPING: self.shipper.run, LEASE: self._keep_lease, DEGRADE: self._degrade_loop, TRIMMING: self._trim_loop,
             RESYNC: self._resync_loop,
         }
-        self._tasks = [loop.create_task(self._kept(subject, work)) for subject, work in loops.items()]
+        self._tasks = {subject: loop.create_task(self._kept(subject, work)) for subject, work in self._loops.items()}
+
+    def apply(self, settings: ActiveSettings) -> None:
+        """Takes what may change while the epoch is open (RUN_TIME in storage/settings.py)."""
+        self.settings = settings
+        self.commit.apply(settings.commit)
+        self.shipper.apply(settings.replication)
+        if settings.degrade_after_s is not None and self._tasks[DEGRADE].done():  # the policy before degraded nothing by itself
+            self._tasks[DEGRADE] = asyncio.get_running_loop().create_task(self._kept(DEGRADE, self._loops[DEGRADE]))
 
     async def _kept(self, subject: str, work: Callable[[], Awaitable[None]]) -> None:
         """Runs `work` until it is fenced, which ends the epoch. A fault of ours must not leave it without lease or shipper."""
@@ -222,9 +232,8 @@ class ActiveEpoch:
     async def _degrade_loop(self) -> None:
         """The policy's degrade, when there is no proof by the remote log for too long. At once where async is the choice:
         a restart opens as it was, and that was synchronous if the policy was another one."""
-        settings, after_s = self.settings, self.settings.degrade_after_s
-        while after_s is not None:
-            await self.parts.clock.sleep(settings.lease.noop_interval_s / 2)
+        while (after_s := self.settings.degrade_after_s) is not None:
+            await self.parts.clock.sleep(self.settings.lease.noop_interval_s / 2)
             try:
                 stuck = self.commit.local_trouble is not None  # then no proof is asked for, and the other log is not to blame
                 if self.core.needs_remote and self.proof_age_s >= after_s and not stuck:
@@ -276,7 +285,7 @@ class ActiveEpoch:
 
     # ---- modes
     async def degrade(self, *, by_command: bool, unproved_s: float = 0.0) -> None:
-        """`unproved_s`: not if there is a younger proof by the time that another change of mode has ended."""
+        """`unproved_s`: not if there is a younger proof by the time that another change of mode has ended; 0: somebody asks."""
         self.modes.degrades_waiting += 1
         try:
             async with self._mode_lock:
@@ -285,6 +294,7 @@ class ActiveEpoch:
                 was_async = self.core.mode is CommitMode.ASYNC
                 if by_command:
                     self.auto_resync = False
+                self.mode_why = self._why_degraded(by_command=by_command, unproved_s=unproved_s)
                 await self.modes.degrade(by_command=by_command)
                 self._well_since_s = None
                 if not (by_command or was_async or self.auto_resync):  # a command of old failed: it does not bind this degrade
@@ -293,6 +303,14 @@ class ActiveEpoch:
         finally:
             self.modes.degrades_waiting -= 1
 
+    def _why_degraded(self, *, by_command: bool, unproved_s: float) -> str:
+        if by_command:
+            return "by command"
+        if self.settings.policy == "performance":
+            return "the policy performance: asynchronous by choice"
+        age = f"nothing has proved for {self.proof_age_s:.1f} s that the remote log is written"
+        return f"the policy {self.settings.policy}: {age}" if unproved_s else f"asked for by a monitor; {age}"
+
     async def resync(self, *, by_command: bool) -> None:
         """Back to sync; waits for as long as it takes, gives way to a degrade, and ends with the epoch."""
         async with self._mode_lock:
@@ -300,6 +318,7 @@ class ActiveEpoch:
                 self.auto_resync = True
             elif not self.auto_resync:
                 return  # a person has degraded it while all was looked at
+            self.mode_why = "by command" if by_command else f"all was well for {self.settings.resync_after_s:g} s"
             await self.modes.resync()
 
     async def _resync_loop(self) -> None:
@@ -393,9 +412,9 @@ class ActiveEpoch:
     async def stop(self, reason: TwinlogError) -> None:
         self.modes.ended = reason
         self.lease.revoke()  # reads on other threads end after this, and the next active may not have waited
-        for task in self._tasks:
+        for task in self._tasks.values():
             task.cancel()
-        await ended(self._tasks)
+        await ended(self._tasks.values())
         await self.commit.stop(reason)
         if self.remote is not None:
             await self.remote.close()

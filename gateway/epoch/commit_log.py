@@ -365,6 +365,10 @@ class CommitLog:
             if self._stopped is not None:
                 raise self._stopped
 
+    def apply(self, settings: CommitSettings) -> None:
+        """Other bounds from the next frame on."""
+        self._settings = settings
+
     async def stop(self, reason: TwinlogError) -> None:
         """End the write path: what was not framed is refused with `reason`, what was framed is unknown."""
         self._stopped = reason

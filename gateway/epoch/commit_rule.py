@@ -24,7 +24,7 @@ from storage import invariants
 from storage.invariants import InvariantBroken
 from storage.log.frame import Flags, Frame, make_frame
 from storage.log.record import Record
-from storage.settings import KIB, MIB, NotInFile, Within
+from storage.settings import KIB, MIB, RUN_TIME, NotInFile, Within
 from switchover.register.port import Mode
 
 _ASYNC = int(Flags.ASYNC)
@@ -34,10 +34,10 @@ _ASYNC = int(Flags.ASYNC)
 class CommitSettings:
     """The bounds of the write path: `queue_bytes_max` and `requests_max` of what is admitted, the others of frames."""
 
-    queue_bytes_max: Annotated[int, Within(64 * KIB, 4096 * MIB)] = 64 * MIB
-    requests_max: Annotated[int, Within(1, 1_000_000)] = 20_000
-    frames_in_flight_max: Annotated[int, Within(1, 4096)] = 4
-    frame_bytes_max: Annotated[int, Within(4 * KIB, 64 * MIB)] = 4 * MIB
+    queue_bytes_max: Annotated[int, Within(64 * KIB, 4096 * MIB), RUN_TIME] = 64 * MIB
+    requests_max: Annotated[int, Within(1, 1_000_000), RUN_TIME] = 20_000
+    frames_in_flight_max: Annotated[int, Within(1, 4096), RUN_TIME] = 4
+    frame_bytes_max: Annotated[int, Within(4 * KIB, 64 * MIB), RUN_TIME] = 4 * MIB
     sweep_interval_s: Annotated[float, NotInFile()] = 0.05
     roll_retry_s: Annotated[float, NotInFile()] = 0.5
 

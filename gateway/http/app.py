@@ -30,11 +30,24 @@ from gateway.api import openapi
 from gateway.api.api_context import BODY_HOLD, CONTEXT, ApiContext
 from gateway.api.content_coding import CodedSend
 from gateway.api.request import is_write_method
-from gateway.api.routes import barriers, checks, cluster, health, internal, operations, pages, rows, scans, tables, trail
+from gateway.api.routes import (
+    barriers,
+    checks,
+    cluster,
+    configuration,
+    health,
+    internal,
+    operations,
+    pages,
+    rows,
+    scans,
+    tables,
+    trail,
+)
 from gateway.api.routes.common import context_of, to_response
 from gateway.http.origins import Origins, preflight, shared_with
 from gateway.service.http_settings import HttpSettings
-from gateway.service.port import SiteService
+from gateway.service.port import Configuration, SiteService
 from gateway.trail.trail import Trail
 from twinlog.errors import Forbidden, InvalidInput, TwinlogError
 
@@ -160,10 +173,11 @@ def _counted_out(send: Send, budget: Budget) -> Send:
 
 def build_app(
     service: SiteService, config: HttpSettings, *, now_s: Callable[[], float], new_id: Callable[[], str],
-    gate: Gate | None = None, trail: Trail | None = None,
+    gate: Gate | None = None, trail: Trail | None = None, configuration: Configuration | None = None,
 ) -> DoorApp:
     """The door with all routes, to be served by server.py."""
-    return DoorApp(ApiContext(service, config, now_s=now_s, new_id=new_id, trail=trail), gate=gate)
+    context = ApiContext(service, config, now_s=now_s, new_id=new_id, trail=trail, configuration=configuration)
+    return DoorApp(context, gate=gate)
 
 
 @cache
@@ -179,7 +193,8 @@ def _plain(part: Part) -> tuple[FastAPI, Sequence[Route]]:
     if part != "peer":
         routers = [room.router() for room in (tables, rows, scans, cluster, checks, operations, health)] + routers
         routers += [
-            checks.view_router(), barriers.router(), barriers.audits_router(), trail.router(), pages.router(app),
+            checks.view_router(), barriers.router(), barriers.audits_router(), trail.router(), configuration.router(),
+            pages.router(app),
         ]
     for router in routers:
         app.include_router(router)

@@ -109,6 +109,15 @@ class HttpServer:
         for connection in list(self._server.server_state.connections):
             connection.shutdown()
 
+    def let_go_certified(self) -> None:
+        """The same for each connection that showed a client certificate, and for those that are still shaking hands: what was
+        believed when they began may not hold any more."""
+        for connection in list(self._server.server_state.connections):
+            transport = getattr(connection, "transport", None)
+            secured = None if transport is None else transport.get_extra_info("ssl_object")
+            if transport is None or (secured is not None and secured.getpeercert()):
+                connection.shutdown()
+
     async def stop(self) -> None:
         """Take no more connections, finish what is under way, return when all is closed."""
         if self._task is None:

@@ -17,7 +17,7 @@ from msgspec import Meta, Struct
 
 from storage.clock import Clock
 from storage.engine import StorageEngine
-from storage.settings import Within
+from storage.settings import RUN_TIME, Within
 from twinlog.decoding import or_none
 from twinlog.errors import InvalidInput
 
@@ -32,7 +32,7 @@ Moment = Annotated[datetime, Meta(tz=True)]
 class AuditSettings:
     """`recent_s`: an older audit is a warning before a role change; 0: none is."""
 
-    recent_s: Annotated[float, Within(0, 31_536_000)] = 604_800.0
+    recent_s: Annotated[float, Within(0, 31_536_000), RUN_TIME] = 604_800.0
 
 
 class AuditBody(Struct, forbid_unknown_fields=True, frozen=True):

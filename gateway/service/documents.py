@@ -165,3 +165,19 @@ class BarrierList(Struct, frozen=True):
 
     site: str
     barriers: list[BarrierDocument]
+
+
+class SettingChange(Struct, frozen=True):
+    """A setting that was changed, or that differs: its key, what it was and what it is now, as texts without secrets."""
+
+    key: str
+    before: str
+    after: str
+
+
+class ReloadDocument(Struct, frozen=True):
+    """The outcome of a reload. `changed`: in effect now; `needs_restart`: it differs in the file, for the next start."""
+
+    site: str
+    changed: list[SettingChange] = []
+    needs_restart: list[SettingChange] = []

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from gateway.tls.settings import HttpTlsSettings
-from storage.settings import KIB, MIB, Matches, Url, Within
+from gateway.tls.settings import HANDSHAKES_PER_S, HttpTlsSettings
+from storage.settings import KIB, MIB, RESTART, Matches, Url, Within
 
 HOST_NAME = r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?"
 ORIGIN = rf"https?://({HOST_NAME}|\[[0-9A-Fa-f:.]+\])(:[0-9]{{1,5}})?"
@@ -16,23 +16,25 @@ ORIGIN = rf"https?://({HOST_NAME}|\[[0-9A-Fa-f:.]+\])(:[0-9]{{1,5}})?"
 class HttpSettings:
     """`advertised_url`: the address that clients and the other site use; empty: made of host and port. `allowed_hosts`: names
     of this site besides that of its address. `cors_origins`: the origins whose pages may call it. `body_bytes_max` bounds the
-    body of a batch and what it becomes, `bodies_bytes_max` all bodies together that are under way."""
+    body of a batch and what it becomes, `bodies_bytes_max` all bodies together that are under way.
+    `handshakes_per_address_per_s`: of TLS, here and on [peer_http]."""
 
-    host: str = "127.0.0.1"
-    port: Annotated[int, Within(1, 65535)] = 8401
-    advertised_url: Url = ""
-    allowed_hosts: Annotated[tuple[str, ...], Matches(HOST_NAME)] = ()
-    cors_origins: Annotated[tuple[str, ...], Matches(ORIGIN)] = ()
-    body_bytes_max: Annotated[int, Within(KIB, 1024 * MIB)] = 32 * MIB
-    bodies_bytes_max: Annotated[int, Within(MIB, 4096 * MIB)] = 96 * MIB
-    batch_rows_max: Annotated[int, Within(1, 1_000_000)] = 10_000
-    row_bytes_max: Annotated[int, Within(64, 16 * MIB)] = MIB
-    key_bytes_max: Annotated[int, Within(16, 64 * KIB)] = KIB
-    page_rows_max: Annotated[int, Within(1, 100_000)] = 10_000
-    connections_max: Annotated[int, Within(16, 100_000)] = 2000
-    connections_per_address_max: Annotated[int, Within(1, 100_000)] = 500
-    request_deadline_s: Annotated[float, Within(0.05, 3600)] = 10.0
-    request_deadline_max_s: Annotated[float, Within(0.05, 3600)] = 60.0
+    host: Annotated[str, RESTART] = "127.0.0.1"
+    port: Annotated[int, Within(1, 65535), RESTART] = 8401
+    advertised_url: Annotated[Url, RESTART] = ""
+    allowed_hosts: Annotated[tuple[str, ...], Matches(HOST_NAME), RESTART] = ()
+    cors_origins: Annotated[tuple[str, ...], Matches(ORIGIN), RESTART] = ()
+    body_bytes_max: Annotated[int, Within(KIB, 1024 * MIB), RESTART] = 32 * MIB
+    bodies_bytes_max: Annotated[int, Within(MIB, 4096 * MIB), RESTART] = 96 * MIB
+    batch_rows_max: Annotated[int, Within(1, 1_000_000), RESTART] = 10_000
+    row_bytes_max: Annotated[int, Within(64, 16 * MIB), RESTART] = MIB
+    key_bytes_max: Annotated[int, Within(16, 64 * KIB), RESTART] = KIB
+    page_rows_max: Annotated[int, Within(1, 100_000), RESTART] = 10_000
+    connections_max: Annotated[int, Within(16, 100_000), RESTART] = 2000
+    handshakes_per_address_per_s: Annotated[float, Within(1, 100_000), RESTART] = HANDSHAKES_PER_S
+    connections_per_address_max: Annotated[int, Within(1, 100_000), RESTART] = 500
+    request_deadline_s: Annotated[float, Within(0.05, 3600), RESTART] = 10.0
+    request_deadline_max_s: Annotated[float, Within(0.05, 3600), RESTART] = 60.0
     tls: HttpTlsSettings | None = None
 
     @property

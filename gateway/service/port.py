@@ -18,7 +18,14 @@ import msgspec
 
 from gateway.metrics.catalogue import Figures
 from gateway.service.audits import AuditRun, Audits
-from gateway.service.documents import BarrierDocument, BarrierList, ClusterDocument, ReceiptDocument, ServingDocument
+from gateway.service.documents import (
+    BarrierDocument,
+    BarrierList,
+    ClusterDocument,
+    ReceiptDocument,
+    ReloadDocument,
+    ServingDocument,
+)
 from storage.engine import StoredRow
 from storage.log.record import Record, RequestMark
 from storage.rows.schema import TableSchema
@@ -202,6 +209,17 @@ class AuditLog(Protocol):
         """The note is durable when this returns."""
 
     def all(self) -> Audits: ...
+
+
+class Configuration(Protocol):
+    async def reload(self) -> ReloadDocument:
+        """Reads the site's file, and puts into effect what can change while the gateway runs. Raises ConfigError, with every
+        fault, and then nothing has changed."""
+        ...
+
+    def log_level(self, level: str) -> ReloadDocument:
+        """Logs from `level` on, until the next reload or start. Raises InvalidInput."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ from storage.rows.schema import (
     restored,
     same_table,
 )
-from storage.settings import Within
+from storage.settings import RESTART, Within
 from twinlog.errors import Conflict, InvalidInput, Unavailable
 
 DDL_BYTES = 1024
@@ -49,7 +49,7 @@ DROP_KEPT_S_MAX = 30 * 86_400
 class TableSettings:
     """`drop_kept_s`: how long a dropped table can be restored, in seconds; its rows take room until then. 0: not at all."""
 
-    drop_kept_s: Annotated[float, Within(0, DROP_KEPT_S_MAX)] = 86_400.0
+    drop_kept_s: Annotated[float, Within(0, DROP_KEPT_S_MAX), RESTART] = 86_400.0
 
 
 TryChange = Callable[[str, int, bytes | None], Awaitable[None]]  # name, id, schema (None: drop); raises InvalidInput

@@ -15,7 +15,7 @@ from gateway.service.http_settings import HttpSettings
 from gateway.service.tables import TableSettings
 from storage.engines.applying import BarrierLimits
 from storage.engines.settings import EngineSettings
-from storage.settings import Matches, OneOf, Url
+from storage.settings import RESTART, Matches, OneOf, Url
 from switchover.plans.takeover import SwitchoverSettings
 
 SITES = ("a", "b")
@@ -29,9 +29,9 @@ class PeerSettings:
     """The other site's gateway. `url`: where this site calls it, its [peer_http] if it has one; `advertised_url`: where clients
     reach it; empty: at `url`."""
 
-    site: SiteName
-    url: Url
-    advertised_url: Url = ""
+    site: Annotated[SiteName, RESTART]
+    url: Annotated[Url, RESTART]
+    advertised_url: Annotated[Url, RESTART] = ""
 
     @property
     def public_url(self) -> str:
@@ -42,10 +42,10 @@ class PeerSettings:
 class SiteSettings(ActiveSettings):
     """The settings of an open epoch among them: they are handed down as they are."""
 
-    pair: Pair
-    site: SiteName
+    pair: Annotated[Pair, RESTART]
+    site: Annotated[SiteName, RESTART]
     peer: PeerSettings
-    initial_active: SiteName = "a"  # who opens when neither site has ever been active
+    initial_active: Annotated[SiteName, RESTART] = "a"  # who opens when neither site has ever been active
     http: HttpSettings = field(default_factory=HttpSettings)
     engine: EngineSettings = field(default_factory=EngineSettings)
     barriers: BarrierLimits = field(default_factory=BarrierLimits)

@@ -105,19 +105,31 @@ class Site:
         self.audits = AuditNotes(parts.engine, parts.clock)
         self.remote_log_mark = RemoteLogMark(parts.own_dfs, parts.layout)
         self.trail_fault: Callable[[], str | None] = lambda: None  # why the audit trail cannot be written
+        self.on_role: Callable[[Event | str, Role, str], None] = lambda cause, before, why: None  # the trail notes each step,
+        self.on_fenced: Callable[[int, str], None] = lambda epoch, dfs: None  # and each fencing by this site
         self.key_look = KeyLook(parts.own_dfs, parts.layout, parts.remote_keys)
         self.peer_log_key = ""  # that the other site encrypts its remote log with, as it said last; "": none, or not known
         self.changed = asyncio.Event()  # something that the cluster document shows has changed
         self._reports: RemoteReports | None = None
         self._ending: asyncio.Task[None] | None = None
 
+    def apply(self, settings: SiteSettings) -> None:
+        """Takes what may change while a gateway runs (RUN_TIME in storage/settings.py); the rest is as before."""
+        self.settings = settings
+        self.admission.apply(settings.commit)
+        if self.active_epoch is not None:
+            self.active_epoch.apply(settings)
+        self.touch()
+
     # ---- roles
-    def event(self, event: Event) -> None:
-        """One step in the role table. Raises IllegalTransition, and then nothing has changed."""
-        transition = step(self.role, event)
+    def event(self, event: Event, why: str = "") -> None:
+        """One step in the role table. `why`: more than the table says. Raises IllegalTransition: nothing has changed."""
+        before, transition = self.role, step(self.role, event)
         self.role, self.reason = transition.role, transition.reason
         self.serving.set(self.role, self.active_epoch)
-        log.info("role", role=self.role, cause=event, reason=transition.reason, epoch=self.epoch)
+        more = {"why": why} if why else {}
+        log.info("role", role=self.role, cause=event, reason=transition.reason, epoch=self.epoch, **more)
+        self.on_role(event, before, why or transition.reason)
         self.touch()
 
     def touch(self) -> None:
@@ -227,11 +239,13 @@ class Site:
     def _mode_changed(self) -> None:
         if self.active_epoch is None:
             return  # the epoch ended meanwhile
-        sync = self.active_epoch.core.mode is CommitMode.SYNC
+        sync, why = self.active_epoch.core.mode is CommitMode.SYNC, self.active_epoch.mode_why
         if sync and self.role is Role.DOWNGRADE_ACTIVE:
-            self.event(Event.RESYNCED)
+            self.event(Event.RESYNCED, why)
         elif not sync and self.role is Role.ACTIVE:
-            self.event(Event.DOWNGRADE_RECORDED)
+            self.event(Event.DOWNGRADE_RECORDED, why)
+        else:  # it drains, and its role stays
+            self.on_role(Event.RESYNCED if sync else Event.DOWNGRADE_RECORDED, self.role, why)
 
     def _epoch_ended(self, error: TwinlogError) -> None:
         """Fenced or broken: stop at once, from inside any callback."""
@@ -240,7 +254,7 @@ class Site:
         fenced = error.code == "fenced"
         self.epochs_ended["fenced" if fenced else "fault"] += 1
         log.warning("epoch ended", epoch=self.active_epoch.epoch, code=error.code, detail=error.message)
-        self.event(Event.MET_HIGHER_EPOCH if fenced else Event.HALTED)
+        self.event(Event.MET_HIGHER_EPOCH if fenced else Event.HALTED, f"{error.code}: {error.message}")
         if not fenced:
             self.waiting_for = f"the operator to fix: {error.message}"
         self._ending = asyncio.get_running_loop().create_task(self._end(error))
@@ -276,7 +290,7 @@ class Site:
     async def halt(self, why: str) -> None:
         """End the open epoch, if there is one, for a plan of this site itself."""
         if self.active_epoch is not None:
-            self.event(Event.HALTED)
+            self.event(Event.HALTED, why)
             await self.close_epoch(Unavailable(f"site {self.site} begins a new epoch ({why})", retry_after_s=1))
 
     @property
@@ -300,7 +314,7 @@ class Site:
     def diverged(self, why: str) -> None:
         """The active's log is not a continuation of this site's: rejoin before anything else is applied."""
         if self.role is Role.STANDBY:
-            self.event(Event.REJOIN_STARTED)
+            self.event(Event.REJOIN_STARTED, why)
             self.waiting_for = f"the rejoin ({why})"
 
     def takeover_blocker(self) -> str | None:

@@ -60,10 +60,10 @@ class Supervisor:
     def start(self) -> None:
         loop = asyncio.get_running_loop()
         upkeep = (
-            self._every(min(FLUSH_LOOK_S, self._site.settings.engine.flush_interval_s), "flush", self._flush),
-            self._every(PURGE_INTERVAL_S, "purge", self._purge),
-            self._every(PROBE_INTERVAL_S, "probe of both DFSs", self._probe),
-            self._every(CONDITION_INTERVAL_S, "look at itself", self._tell_changes),
+            self._every(lambda: min(FLUSH_LOOK_S, self._site.settings.engine.flush_interval_s), "flush", self._flush),
+            self._every(lambda: PURGE_INTERVAL_S, "purge", self._purge),
+            self._every(lambda: PROBE_INTERVAL_S, "probe of both DFSs", self._probe),
+            self._every(lambda: CONDITION_INTERVAL_S, "look at itself", self._tell_changes),
         )
         self._tasks = [loop.create_task(work) for work in (self._watch(), *upkeep)]
 
@@ -203,10 +203,10 @@ class Supervisor:
                 error.message += "; if that DFS is lost for good, `twinlog degrade` opens this site without it"
             raise
 
-    async def _every(self, interval_s: float, name: str, work: Callable[[], Awaitable[None]]) -> None:
+    async def _every(self, interval_s: Callable[[], float], name: str, work: Callable[[], Awaitable[None]]) -> None:
         """Housekeeping: what fails is logged, and tried again at the next round."""
         while True:
-            await self._site.parts.clock.sleep(interval_s)
+            await self._site.parts.clock.sleep(interval_s())
             try:
                 await unless_asked(work(), name)
             except TwinlogError as error:
@@ -218,6 +218,7 @@ class Supervisor:
         """Make what is applied durable when that is due: the logs can be trimmed behind it. And let go of barriers whose time
         is over."""
         engine, applier = self._site.parts.engine, self._site.applier
+        self._flush_need.age_s = self._site.settings.engine.flush_interval_s
         look = Look(self._site.parts.clock.monotonic_s(), engine.applied.seq, engine.durable_seq, applier.log_bytes)
         if self._flush_need.is_due(look) and engine.failure is None:
             await engine.flush()

@@ -43,10 +43,29 @@ def faults_of(error: ConfigError) -> list[TlsFault]:
 
 def public_context(settings: HttpTlsSettings, now: datetime | None = None) -> ssl.SSLContext:
     """Makes that of the public listener: it asks for client certificates where there is a CA for them. Raises ConfigError."""
-    context = _server(settings.certificate, settings.key, _faults(settings, ("client_ca",), now))
+    found = _faults(settings, ("client_ca", "client_crl"), now)
+    if settings.client_crl is not None and settings.client_ca is None:
+        found.append(TlsFault("client_crl", "is given without a client_ca: it would be read for nobody", "client_ca with it"))
+    return _public(settings, found, is_crl_sound=True)
+
+
+def without_crl(settings: HttpTlsSettings, now: datetime | None = None) -> ssl.SSLContext:
+    """Makes that of the public listener whose list of revoked certificates is unusable: whoever shows a certificate is refused,
+    and whoever shows none comes in as ever. Raises ConfigError."""
+    return _public(settings, _faults(settings, ("client_ca",), now), is_crl_sound=False)
+
+
+def _public(settings: HttpTlsSettings, found: list[TlsFault], *, is_crl_sound: bool) -> ssl.SSLContext:
+    context = _server(settings.certificate, settings.key, found)
     if settings.client_ca is not None:
         context.load_verify_locations(settings.client_ca)
         context.verify_mode = ssl.CERT_OPTIONAL
+    if settings.client_crl is not None:
+        if is_crl_sound:
+            context.load_verify_locations(settings.client_crl)
+        context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF  # OpenSSL refuses a certificate whose CA has no list here
+        context.num_tickets = 0  # a resumed session would outlive a revocation
+        context.options |= ssl.OP_NO_TICKET
     return context
 
 
@@ -72,13 +91,19 @@ def peer_caller_context(settings: PeerHttpSettings, now: datetime | None = None)
 
 def files_of(settings: HttpTlsSettings | PeerHttpSettings) -> dict[str, Path]:
     """Key of the section -> the file that it names."""
-    named = {key: getattr(settings, key, None) for key in ("certificate", "key", "client_ca", "ca", "crl")}
+    named = {key: getattr(settings, key, None) for key in ("certificate", "key", "client_ca", "client_crl", "ca", "crl")}
     return {key: path for key, path in named.items() if path is not None}
 
 
 def not_after(certificate: Path) -> datetime:
     """The moment at which a certificate is over. Raises OSError, ValueError."""
     return x509.load_pem_x509_certificates(certificate.read_bytes())[0].not_valid_after_utc
+
+
+def crl_ends(crl: Path | None) -> datetime | None:
+    """The moment at which a list of revoked certificates is over; None: it has none, or there is no list. Raises OSError,
+    ValueError."""
+    return None if crl is None else x509.load_pem_x509_crl(crl.read_bytes()).next_update_utc
 
 
 def _server(certificate: Path, key: Path, found: list[TlsFault]) -> ssl.SSLContext:
@@ -147,11 +172,12 @@ _WANTED = {
     "certificate": "a certificate that is valid now, and those between it and its CA (PEM)", "key": "a private key (PEM)",
     "client_ca": "the certificates of CAs (PEM)", "ca": "the certificates of CAs (PEM)",
     "crl": "a list of revoked certificates that is valid now (PEM)",
+    "client_crl": "a list of revoked certificates that is valid now (PEM)",
 }
 
 
 def _content_problem(key: str, content: bytes, now: datetime) -> str:
-    if key == "crl":
+    if key in ("crl", "client_crl"):
         return _crl_problem(content, now)
     try:
         problems = [_date_problem(each, now) for each in x509.load_pem_x509_certificates(content)]

@@ -15,11 +15,22 @@ class TlsFigures:
 
     def __init__(self, now_s: Callable[[], float]) -> None:
         self._warnings = BoundedWarnings("gateway.tls", now_s)
-        self._counts = {"tls_handshakes_failed": 0, "tls_plain_requests": 0, "peer_certificates_refused": 0}
+        self._counts = {
+            "tls_handshakes_failed": 0, "tls_handshakes_held": 0, "tls_handshakes_refused": 0, "tls_plain_requests": 0,
+            "peer_certificates_refused": 0,
+        }
 
     def handshake_failed(self, address: str, listener: str, why: str) -> None:
         self._counts["tls_handshakes_failed"] += 1
         self._warnings.warn("a TLS handshake failed", address=address, listener=listener, why=why)
+
+    def handshake_held(self) -> None:
+        self._counts["tls_handshakes_held"] += 1
+
+    def handshake_refused(self, address: str, listener: str) -> None:
+        self._counts["tls_handshakes_refused"] += 1
+        self._warnings.warn("an address makes more TLS handshakes than it may, and was refused", address=address,
+                            listener=listener)
 
     def plain(self, address: str, listener: str) -> None:
         self._counts["tls_plain_requests"] += 1

@@ -3,7 +3,8 @@
 What always holds: a connection has a place (gateway/http/places.py) from its accept on, waits for its client all the while, and
 ends where its handshake is not done within `handshake_s`; nothing of HTTP is parsed before it is done and `judge` has
 found nothing against the certificate; whoever is refused reads why, as an alert of TLS or as a problem; plain HTTP is answered
-in plain HTTP. Above the places a connection is closed at once: an answer would cost a handshake.
+in plain HTTP. Above the places a connection is closed at once: an answer would cost a handshake. So is one whose address
+makes more handshakes than it may (rates.py), and before that each waits for its turn without having cost one.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from uvicorn.server import ServerState
 
 from gateway.api.problems import Answer, answer_for, plain_problem
 from gateway.tls.figures import TlsFigures
+from gateway.tls.rates import HandshakeRates
 from gateway.tls.wire import TlsWire
 from twinlog.wire.tls import tls_words
 
@@ -37,6 +39,7 @@ class TlsGate:
     context: Callable[[], ssl.SSLContext]
     judge: Callable[[dict[str, Any] | None], str]
     figures: TlsFigures
+    rates: HandshakeRates
     handshake_s: float = 10.0
 
 
@@ -49,6 +52,7 @@ class Handshake(asyncio.Protocol):
         self._secured: ssl.SSLObject | None = None  # None: nothing came yet
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._timer: asyncio.TimerHandle | None = None
+        self._turn: asyncio.TimerHandle | None = None  # of a handshake that is held back
         self._is_over = False  # refused, or handed over
         self._has_place = False
         self.address = ""
@@ -80,17 +84,44 @@ class Handshake(asyncio.Protocol):
             if data[0] != _HANDSHAKE_RECORD:
                 self._refuse_plain()
                 return
-            self._secured = self._gate.context().wrap_bio(self._incoming, self._outgoing, server_side=True)
+            self._incoming.write(data)
+            self._wait_for_turn()
+            return
         self._incoming.write(data)
+        self._shake_hands(self._secured)
+
+    def _wait_for_turn(self) -> None:
+        """A whole handshake costs half a millisecond of everybody's loop: nothing of it is done before its turn."""
+        wait_s = self._gate.rates.wait_s(self.address, self._loop.time())
+        if wait_s is None:
+            self._gate.figures.handshake_refused(self.address, self._gate.listener)
+            self._end()
+            self._raw.abort()
+        elif wait_s:
+            self._gate.figures.handshake_held()
+            self._raw.pause_reading()
+            self._turn = self._loop.call_later(wait_s, self._begin)
+        else:
+            self._begin()
+
+    def _begin(self) -> None:
+        if self._turn is not None:
+            self._turn = None
+            self._raw.resume_reading()
+        self._secured = self._gate.context().wrap_bio(self._incoming, self._outgoing, server_side=True)
+        self._shake_hands(self._secured)
+
+    def _shake_hands(self, secured: ssl.SSLObject) -> None:
+        """As far as what has come allows."""
         try:
-            self._secured.do_handshake()
+            secured.do_handshake()
         except ssl.SSLWantReadError:
             self._raw.write(self._outgoing.read())
         except ssl.SSLError as error:
             self._failed(tls_words(error))
         else:
             self._raw.write(self._outgoing.read())
-            self._admit(self._secured)
+            self._admit(secured)
 
     # ---- as Guest's
     def waits_since(self) -> float | None:
@@ -171,6 +202,9 @@ class Handshake(asyncio.Protocol):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        if self._turn is not None:
+            self._turn.cancel()
+            self._turn = None
 
 
 def behind_tls(protocol: Callable[..., Any], gate: TlsGate) -> Callable[..., Handshake]:

@@ -17,7 +17,9 @@ REFUSED = "request.refused"  # 401 and 403
 ASKED = "operation.asked"  # a command that came to nothing
 BEGUN, STEP, ENDED = "operation.begun", "operation.step", "operation.ended"
 ABORT, RESUMED = "operation.abort", "operation.resumed"
-ROLE_CHANGE = frozenset({BEGUN, ABORT, RESUMED, ENDED})  # what the other site's trail gets, too
+ROLE = "role.changed"  # a step of the role table, or a change of mode
+FENCES = "role.fences"  # this site has closed every log of older epochs under its writer
+ROLE_CHANGE = frozenset({BEGUN, ABORT, RESUMED, ENDED, ROLE})  # what the other site's trail gets, too
 # ---- of the other site
 PEER_CHANGE = "peer.change"  # a role change, from its trail
 PEER_HEAD = "peer.trail"  # how far its trail has come
@@ -26,8 +28,9 @@ OF_PEER = (PEER_CHANGE, PEER_HEAD)
 CREATE, ALTER, DROP, RESTORE = "table.create", "table.alter", "table.drop", "table.restore"
 TAKE, RELEASE = "barrier.take", "barrier.release"
 AUDIT = "audit.note"  # what an audit or a repair did
+RELOAD, LOG_LEVEL = "configuration.reload", "configuration.level"
 
 EVENTS = frozenset({
-    OPENED, GAP, STARTED, STOPPED, ACCESS, REFUSED, ASKED, STEP, *ROLE_CHANGE, *OF_PEER, CREATE, ALTER, DROP, RESTORE, TAKE,
-    RELEASE, AUDIT,
+    OPENED, GAP, STARTED, STOPPED, ACCESS, REFUSED, ASKED, STEP, FENCES, *ROLE_CHANGE, *OF_PEER, CREATE, ALTER, DROP, RESTORE,
+    TAKE, RELEASE, AUDIT, RELOAD, LOG_LEVEL,
 })

@@ -20,7 +20,7 @@ import msgspec
 import structlog
 
 from gateway.trail.entry import TrailEntry, TrailHead, Who
-from gateway.trail.events import OF_PEER, OPENED, PEER_CHANGE, PEER_HEAD, ROLE_CHANGE
+from gateway.trail.events import OF_PEER, OPENED, PEER_CHANGE, PEER_HEAD, ROLE, ROLE_CHANGE
 from gateway.trail.trail import Trail
 from remote_log.replication.messages import TRAIL_CHANGES_MAX, TrailChange, TrailNote
 from storage.clock import Clock
@@ -30,6 +30,7 @@ from twinlog.errors import TwinlogError
 INTERVAL_S = 5.0
 ANCHOR_S = 60.0
 LINES_MAX = 60
+CHANGES_KEPT = 200  # that the other site has not seen: each note has the oldest of them
 MINUTE_S = 60.0
 CALL_TIMEOUT_S = 3.0
 log = structlog.get_logger("twinlog.trail")
@@ -44,7 +45,7 @@ class PeerTrail:
         self._own = TrailHead()  # the newest line here that is not about the other site
         self._seen = TrailHead()  # of the other site's trail
         self._told = 0  # up to where the other site has seen this one
-        self._changes: deque[TrailChange] = deque(maxlen=TRAIL_CHANGES_MAX)
+        self._changes: deque[TrailChange] = deque(maxlen=CHANGES_KEPT)
         self._anchored_s: float | None = None
         self._minute_s, self._lines = 0.0, 0
         self._news = asyncio.Event()
@@ -71,7 +72,8 @@ class PeerTrail:
 
     def note(self) -> TrailNote:
         new = [change for change in self._changes if change.number > self._told]
-        return TrailNote(self._trail.site, self._own.number, self._own.sha256, self._seen.number, new)
+        sent = new[:TRAIL_CHANGES_MAX]
+        return TrailNote(self._trail.site, self._own.number, self._own.sha256, self._seen.number, sent, len(new) > len(sent))
 
     # ---- this site's lines
     def _written(self, entry: TrailEntry, head: TrailHead) -> None:
@@ -82,7 +84,7 @@ class PeerTrail:
             self._seen = or_none(_to_head, entry.what.get("peer")) or self._seen
         else:
             self._own = head
-        if entry.event in ROLE_CHANGE:
+        if entry.event in ROLE_CHANGE and not (entry.event == ROLE and entry.operation):  # of an operation, its own lines do
             self._changes.append(_change(entry, head))
             self._news.set()
         self._trail.carried = {"peer": msgspec.to_builtins(self._seen)} if self._seen.number else {}
@@ -103,7 +105,7 @@ class PeerTrail:
             self._seen = TrailHead(change.number, change.sha256)
             self._put(PEER_CHANGE, msgspec.to_builtins(change), change.operation)
         now_s = self._clock.monotonic_s()
-        is_due = self._anchored_s is None or now_s - self._anchored_s >= ANCHOR_S
+        is_due = not note.has_more and (self._anchored_s is None or now_s - self._anchored_s >= ANCHOR_S)
         if note.number > self._seen.number and is_due and self._may_write():
             self._anchored_s = now_s
             self._seen = TrailHead(note.number, note.sha256)

@@ -39,7 +39,7 @@ from gateway.trail.entry import Outcome, TrailEntry, TrailHead, Who, bounded, li
 from gateway.trail.events import GAP, OPENED
 from storage.clock import Clock
 from storage.disk.port import Files, LogFile
-from twinlog.errors import TwinlogError
+from twinlog.errors import LogError, TwinlogError
 
 DEADLINE_S = 2.0
 RETRY_S = 2.0
@@ -211,6 +211,7 @@ class Trail:
             await self._end_file()
             return
         assert self._file is not None
+        await self._check_file()
         await self._file.append(line)
         self.head, self._written_bytes = head, self._written_bytes + len(line)
         self._queue.popleft()
@@ -269,6 +270,12 @@ class Trail:
         self.head, self._ordinal, self._written_bytes = head, ordinal, len(line)
         self._torn, self._found_broken = [], []
         self._is_written(entry, head)
+
+    async def _check_file(self) -> None:
+        """Looks whether the file is where it was: lines in one that was moved away are found by nobody. Raises LogError."""
+        name = file_name(self._ordinal)
+        if name not in await self._files.list(FOLDER):
+            raise LogError(f"{FOLDER}/{name} is not there any more: somebody has moved or deleted it")
 
     async def _end_file(self) -> None:
         if self._file is not None:

@@ -17,7 +17,7 @@ from remote_log.dfs.hdfs.dfs import HdfsDfs
 from remote_log.dfs.hdfs.jvm import Java, java
 from remote_log.dfs.owner import Owner
 from remote_log.dfs.port import Dfs
-from storage.settings import MIB, OneOf, Within
+from storage.settings import MIB, RESTART, OneOf, Within
 from twinlog.errors import ConfigError, DfsError
 
 
@@ -25,8 +25,8 @@ from twinlog.errors import ConfigError, DfsError
 class DfsSettings(HdfsSettings):
     """One site's DFS: a directory by its `path`, or an HDFS by its `url` and what belongs to that."""
 
-    kind: Annotated[str, OneOf(("directory", "hdfs"))] = "directory"
-    path: Path | None = None
+    kind: Annotated[str, OneOf(("directory", "hdfs")), RESTART] = "directory"
+    path: Annotated[Path | None, RESTART] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +35,7 @@ class PairDfsSettings:
 
     own: DfsSettings
     peer: DfsSettings
-    jvm_heap_bytes: Annotated[int, Within(64 * MIB, 65536 * MIB)] = 256 * MIB  # of Hadoop's client, for both
+    jvm_heap_bytes: Annotated[int, Within(64 * MIB, 65536 * MIB), RESTART] = 256 * MIB  # of Hadoop's client, for both
 
 
 def open_dfs(

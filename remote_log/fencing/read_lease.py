@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import Annotated
 
-from storage.settings import Within
+from storage.settings import RESTART, Within
 from twinlog.errors import InvalidInput
 
 
@@ -35,9 +35,9 @@ from twinlog.errors import InvalidInput
 class LeaseSettings:
     """Reads and acknowledgements only within `lease_s` of the start of the last append; an idle active appends a noop."""
 
-    lease_s: Annotated[float, Within(0.05, 600)] = 1.0
-    drift_margin: Annotated[float, Within(0.0, 1.0)] = 0.2  # share of lease_s that a fencer waits on top
-    noop_interval_s: Annotated[float, Within(0.01, 300)] = 0.25
+    lease_s: Annotated[float, Within(0.05, 600), RESTART] = 1.0
+    drift_margin: Annotated[float, Within(0.0, 1.0), RESTART] = 0.2  # share of lease_s that a fencer waits on top
+    noop_interval_s: Annotated[float, Within(0.01, 300), RESTART] = 0.25
 
 
 class ReadLease:

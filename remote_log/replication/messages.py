@@ -308,6 +308,7 @@ class TrailNote(msgspec.Struct, frozen=True):
     sha256: Sha256
     seen: Seq
     changes: Annotated[list[TrailChange], Meta(max_length=TRAIL_CHANGES_MAX)] = []
+    has_more: bool = False  # changes behind these, which the next note has
 
 
 def addressed(struct: msgspec.Struct, pair: str) -> dict[str, Any]:

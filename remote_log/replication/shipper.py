@@ -38,13 +38,13 @@ from remote_log.replication.setback import Setbacks
 from storage.clock import Clock
 from storage.engine import StorageEngine
 from storage.log.wal import Wal
-from storage.settings import KIB, MIB, NotInFile, Within
+from storage.settings import KIB, MIB, RUN_TIME, NotInFile, Within
 from twinlog.errors import Fenced, LogGap, PeerError, TwinlogError
 
 
 @dataclass(frozen=True, slots=True)
 class ShipperSettings:
-    batch_bytes_max: Annotated[int, Within(4 * KIB, 64 * MIB)] = 4 * MIB
+    batch_bytes_max: Annotated[int, Within(4 * KIB, 64 * MIB), RUN_TIME] = 4 * MIB
     batch_interval_s: Annotated[float, NotInFile()] = 0.02  # gather at least this long: a busy pair pays no request a frame
     idle_poll_s: Annotated[float, NotInFile()] = 0.5  # asks for the durable position when there is nothing to send
     retry_s: Annotated[float, NotInFile()] = 0.2
@@ -115,6 +115,10 @@ class Shipper:
     @property
     def base_rows_sent(self) -> int:
         return self._base.rows_sent
+
+    def apply(self, settings: ShipperSettings) -> None:
+        """Other batches from the next one on."""
+        self._settings = settings
 
     async def run(self) -> None:
         """Ships until it is cancelled. Raises Fenced when the peer follows a later epoch."""

@@ -31,7 +31,7 @@ from storage.cancellation import unless_asked
 from storage.clock import Clock
 from storage.log.encryption import NO_KEYS, Keyring, LogKey
 from storage.log.frame import Frame
-from storage.settings import KIB, MIB, KeyReferences, Within
+from storage.settings import KIB, MIB, RESTART, KeyReferences, Within
 from twinlog.errors import DfsError, Fenced, LogGap, TwinlogError, Unavailable
 
 ENDS = Fenced, LogGap  # what a writer does not try again
@@ -39,12 +39,12 @@ ENDS = Fenced, LogGap  # what a writer does not try again
 
 @dataclass(frozen=True, slots=True)
 class RemoteWriterSettings:
-    segment_bytes: Annotated[int, Within(64 * KIB, 4096 * MIB)] = 16 * MIB  # when a segment rolls; the most in one append
-    in_flight_max: Annotated[int, Within(1, 1024)] = 8  # appends outstanding
-    retry_first_s: Annotated[float, Within(0.001, 60)] = 0.05
-    retry_max_s: Annotated[float, Within(0.001, 600)] = 2.0
-    lease_recovery_deadline_s: Annotated[float, Within(0.1, 3600)] = 60.0  # of one attempt to close a segment
-    encryption_keys: Annotated[tuple[LogKey, ...], KeyReferences()] = ()  # the first one writes, all read; empty: plain
+    segment_bytes: Annotated[int, Within(64 * KIB, 4096 * MIB), RESTART] = 16 * MIB  # of a segment, and the most in one append
+    in_flight_max: Annotated[int, Within(1, 1024), RESTART] = 8  # appends outstanding
+    retry_first_s: Annotated[float, Within(0.001, 60), RESTART] = 0.05
+    retry_max_s: Annotated[float, Within(0.001, 600), RESTART] = 2.0
+    lease_recovery_deadline_s: Annotated[float, Within(0.1, 3600), RESTART] = 60.0  # of one attempt to close a segment
+    encryption_keys: Annotated[tuple[LogKey, ...], KeyReferences(), RESTART] = ()  # the first writes, all read; none: plain
 
 
 class SegmentInfo(msgspec.Struct, frozen=True, gc=False):

@@ -23,7 +23,7 @@ from storage.engine import KeptSnapshot, StorageEngine
 from storage.log.frame import COUNTER_BITS, Flags, Frame
 from storage.log.record import RecordKind
 from storage.prefix import is_prefix
-from storage.settings import Within
+from storage.settings import RESTART, Within
 from twinlog.decoding import decoded
 from twinlog.errors import LogError, TwinlogError
 
@@ -36,8 +36,8 @@ BYTES_MAX = 4 << 20
 class BarrierLimits:
     """Snapshots that are kept behind barriers, for audits; each takes room until it is released."""
 
-    kept_max: Annotated[int, Within(1, 64)] = 4
-    kept_s: Annotated[float, Within(1, 604_800)] = 3600.0
+    kept_max: Annotated[int, Within(1, 64), RESTART] = 4
+    kept_s: Annotated[float, Within(1, 604_800), RESTART] = 3600.0
 
 
 class FrameApplier:

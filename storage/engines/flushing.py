@@ -28,10 +28,10 @@ class Look(NamedTuple):
 
 
 class FlushNeed:
-    """Says at each look whether a flush is due. `age_s`: how long an applied change may wait."""
+    """Says at each look whether a flush is due. `age_s`: how long an applied change may wait; it may change between looks."""
 
     def __init__(self, age_s: float) -> None:
-        self._age_s = age_s
+        self.age_s = age_s
         self._last: Look | None = None
         self._begin: Look | None = None  # the newest look before anything that waits now was applied
 
@@ -43,5 +43,5 @@ class FlushNeed:
             begin = self._begin = last  # what a flush left was applied behind the last look
         waiting = look.applied_seq - look.durable_seq
         return waiting > 0 and (
-            waiting >= RECORDS_MAX or look.log_bytes - begin.log_bytes >= BYTES_MAX or look.at_s - begin.at_s >= self._age_s
+            waiting >= RECORDS_MAX or look.log_bytes - begin.log_bytes >= BYTES_MAX or look.at_s - begin.at_s >= self.age_s
         )

@@ -25,7 +25,7 @@ from storage.log.wal_reading import find_frame, read_runs, read_segments
 from storage.log.wal_recovery import recover
 from storage.log.wal_segments import StandingFrames, WalSegment, held, is_unbroken, standing_frames, trimmable
 from storage.log.wal_tail import MemoryTail
-from storage.settings import KIB, MIB, KeyReferences, Within
+from storage.settings import KIB, MIB, RESTART, KeyReferences, Within
 from twinlog.errors import LogError, LogGap, SyncFailed
 
 _NEVER = 1 << 62
@@ -33,9 +33,9 @@ _NEVER = 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class WalSettings:
-    segment_bytes: Annotated[int, Within(64 * KIB, 4096 * MIB)] = 16 * MIB
-    tail_bytes_max: Annotated[int, Within(64 * KIB, 4096 * MIB)] = 32 * MIB  # newest frames kept in memory for the shipper
-    encryption_keys: Annotated[tuple[LogKey, ...], KeyReferences()] = ()  # the first one writes, all read; empty: plain
+    segment_bytes: Annotated[int, Within(64 * KIB, 4096 * MIB), RESTART] = 16 * MIB
+    tail_bytes_max: Annotated[int, Within(64 * KIB, 4096 * MIB), RESTART] = 32 * MIB  # newest frames, kept for the shipper
+    encryption_keys: Annotated[tuple[LogKey, ...], KeyReferences(), RESTART] = ()  # the first writes, all read; none: plain
 
 
 DEFAULTS = WalSettings()

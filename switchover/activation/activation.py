@@ -69,6 +69,7 @@ class Activation:
         self.progress = Progress(parts.clock)
         self.replayed: dict[str, object] = {}  # for the document of the steps
         self.unseen_dfs: tuple[str, ...] = ()  # of a pair that begins anew: whose DFS did not answer
+        self.fenced_at: str | None = None  # the site on whose DFS every older log is closed
         self._begun: tuple[PairState, bool] | None = None  # the value that this plan began with; whether both DFSs were seen
         self._done: set[str] = set()
         self._high_seq = 0
@@ -224,6 +225,7 @@ class Activation:
         progress.begin("segments closed")
         still_since_s = await fence(self._arbiter, parts.layout, self.epoch, parts.clock, deadline_s, progress.reach)
         self._proofs_end_s = still_since_s if self._mode_before == "sync" else parts.clock.monotonic_s()
+        self.fenced_at = parts.site if self._takes_over else parts.peer
         self._reached("fence")
 
     async def replay(self) -> None:

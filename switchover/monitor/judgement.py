@@ -138,7 +138,7 @@ def _recent(state: MonitorState, seen: Observation, settings: Thresholds) -> dic
         for change in view.changes if view is not None else ():
             at_s = seen.at_s - max(0.0, change.age_s)
             what = f"{change.kind} by {change.actor}"
-            known.setdefault(change.id, RecentChange(at_s, change.actor.startswith(MONITOR), what))
+            known.setdefault(change.id, RecentChange(at_s, change.by_monitor, what))
     keep_s = max(settings.actions_window_s, settings.quiet_after_action_s)
     return {name: recent for name, recent in known.items() if seen.at_s - recent.at_s < keep_s}
 

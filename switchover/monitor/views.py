@@ -17,7 +17,7 @@ from remote_log.replication.messages import StatusReply
 from switchover.facts import SiteFacts
 from switchover.register.port import PairState
 
-MONITOR = "monitor"  # how the actor of everything begins that a monitor asks for
+MONITOR = "monitor"  # what a monitor calls itself in everything that it asks for
 
 
 class Answers(msgspec.Struct, frozen=True):
@@ -35,6 +35,11 @@ class RoleChange(msgspec.Struct, frozen=True):
     kind: str
     actor: str
     age_s: float
+
+    @property
+    def by_monitor(self) -> bool:
+        """Behind an identity stands what it calls itself: `token watch, as monitor (10.0.0.7)`."""
+        return self.actor.startswith(MONITOR) or f", as {MONITOR}" in self.actor
 
 
 class SiteView(msgspec.Struct, frozen=True, kw_only=True):

@@ -28,7 +28,7 @@ from sqlalchemy import (
     update,
 )
 
-from storage.settings import Secret
+from storage.settings import RESTART, Secret
 from switchover.operations.document import HistoryEntry, Operation, StepRecord
 from switchover.operations.journal import forgotten, id_taken, unknown_operation
 from switchover.sql_database import AlreadyThere, Database
@@ -89,7 +89,7 @@ _JSON = frozenset({"options", "error", "result", "detail"})
 class JournalSettings:
     """The place of the journal of the site's role changes; empty: journal.db in the data directory."""
 
-    url: Annotated[str, Secret()] = field(default="", repr=False)
+    url: Annotated[str, Secret(), RESTART] = field(default="", repr=False)
 
     def address(self, data_dir: Path) -> str:
         return self.url or f"sqlite:///{data_dir / 'journal.db'}"

@@ -17,7 +17,7 @@ from remote_log.fencing.fence import close_by_recovery
 from remote_log.fencing.reading import segments_below
 from remote_log.replication.messages import DrainReply, ReplicateRequest
 from remote_log.writing.left_out import LeftOut
-from storage.settings import Within
+from storage.settings import RUN_TIME, Within
 from switchover.activation.activation import Activation
 from switchover.activation.ports import ActivationRequest
 from switchover.operations.plan import Plan, Step
@@ -42,8 +42,8 @@ STALL_S = 30.0
 class SwitchoverSettings:
     """Says how close the standby comes, while writes continue, before a switchover stops them for the rest."""
 
-    lag_records_max: Annotated[int, Within(0, 100_000_000)] = 10_000
-    lag_max_s: Annotated[float, Within(0.5, 3600)] = 10.0  # since it last heard the active, whose log up to then it has
+    lag_records_max: Annotated[int, Within(0, 100_000_000), RUN_TIME] = 10_000
+    lag_max_s: Annotated[float, Within(0.5, 3600), RUN_TIME] = 10.0  # since it heard the active, whose log up to then it has
 
 
 class Takeover:
@@ -80,7 +80,7 @@ class Takeover:
             ]
         late = [
             Step("claim", self._guarded("claim"), "lock every older epoch"),
-            Step("fence", self._guarded("fence"), "close every open segment of older epochs", progress=self._progress),
+            Step("fence", self._fence, "close every open segment of older epochs", progress=self._progress),
             Step("replay", self._guarded("replay"), "replay the remote log, make the storage durable", progress=self._progress),
             Step("wait_lease", self._guarded("wait_lease"), "wait until the old active's read lease has expired"),
             Step("open", self._open, "open the new epoch", progress=self._progress),
@@ -264,6 +264,13 @@ class Takeover:
             return {"epoch": activation.epoch, **activation.replayed}
 
         return run
+
+    async def _fence(self) -> dict[str, Any]:
+        done = await self._guarded("fence")()
+        activation = await self._need_activation()
+        if activation.fenced_at is not None:
+            self._control.on_fenced(activation.epoch, activation.fenced_at)
+        return done
 
     def _progress(self) -> dict[str, Any]:
         return {} if self._activation is None else self._activation.progress.document()

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from sqlalchemy import BigInteger, Column, Connection, Integer, MetaData, String, Table, Text, insert, select, update
 
 from storage.clock import Clock
-from storage.settings import Secret
+from storage.settings import RESTART, Secret
 from switchover.register.port import PairState, next_state_id, superseded
 from switchover.register.single import OneRegister
 from switchover.register.transitions import LEASE_RENEWED
@@ -56,7 +56,7 @@ class HistoryRow(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoordinatorSettings:
-    url: Annotated[str, Secret()] = field(repr=False)  # an SQLAlchemy address
+    url: Annotated[str, Secret(), RESTART] = field(repr=False)  # an SQLAlchemy address
 
 
 class SqlCoordinator(OneRegister):

@@ -24,7 +24,7 @@ def main(config: str, log: str, failpoint: str, nth: int) -> None:
     os.dup2(descriptor, 1)
     os.dup2(descriptor, 2)
     armed = ArmedFailpoints(failpoint, nth, die=lambda _: os._exit(DIED)) if failpoint else Failpoints()
-    uvloop.run(serve(load_site_config(Path(config)), armed))
+    uvloop.run(serve(load_site_config(Path(config)), armed, file=Path(config)))
 
 
 def _end_with_parent() -> None:

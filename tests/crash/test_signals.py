@@ -24,11 +24,31 @@ def test_a_site_outlives_its_terminal(tmp_path: Path) -> None:
             assert process.pid is not None
             os.kill(process.pid, signal.SIGHUP)
             log = tmp_path / f"{site}.log"
-            pair.until(f"{site} says so", lambda log=log: "SIGHUP is ignored" in log.read_text())  # type: ignore[misc]
+            pair.until(f"{site} says so", lambda log=log: "configuration was read again" in log.read_text())  # type: ignore[misc]
         assert pair.write("a")
+        _changes_while_it_runs(pair)
         assert {process.exitcode for process in pair.running.values()} == {None}
     finally:
         pair.close()
+
+
+def _changes_while_it_runs(pair: Processes) -> None:
+    """A file that changed: what can, does, what needs a restart is shown, and a fault changes nothing."""
+    file, pid = pair.configs["a"], pair.running["a"].pid
+    before = file.read_text()
+    assert pid is not None
+    file.write_text(before.replace('policy = "protect"', 'policy = "performance"') + "\n[barriers]\nkept_max = 3\n")
+    os.kill(pid, signal.SIGHUP)
+    pair.until("asynchronous by choice", lambda: pair.cluster("a").get("mode") == "async")
+    assert ["barriers.kept_max" in notice for notice in pair.cluster("a")["notices"]] == [True]
+    file.write_text(before + "\n[barriers]\nkept_max = 'many'\n")
+    os.kill(pid, signal.SIGHUP)
+    log = pair.directory / "a.log"
+    pair.until("the fault is named", lambda: "SIGHUP: the file cannot be used" in log.read_text())
+    assert pair.cluster("a")["policy"] == "performance"
+    trail = "".join(each.read_text() for each in sorted((file.parent / "data/trail").iterdir()))
+    assert trail.count('"event":"configuration.reload"') == 6, "three beginnings, and their ends"
+    assert '"changed":{"policy":"protect -> performance"}' in trail
 
 
 def test_a_site_under_test_ends_with_the_process_of_the_test(tmp_path: Path) -> None:

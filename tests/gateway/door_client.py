@@ -16,6 +16,7 @@ from gateway.http.app import DoorApp, build_app
 from gateway.http.protocol import ConnectionLimits
 from gateway.http.server import HttpServer, ServerSettings, serving
 from gateway.service.http_settings import HttpSettings
+from gateway.service.port import Configuration
 from gateway.trail.trail import Trail
 from tests.gateway.data_over_bytes import with_data_over_bytes
 from tests.gateway.dict_service import DictService
@@ -76,13 +77,15 @@ class DoorClient:
 
 
 async def _prepared(
-    config: HttpSettings | None, *, over_bytes: bool = False, gate: Gate | None = None, trail: Trail | None = None
+    config: HttpSettings | None, *, over_bytes: bool = False, gate: Gate | None = None, trail: Trail | None = None,
+    configuration: Configuration | None = None,
 ) -> tuple[DictService, DoorApp]:
     service = DictService()
     await service.tables.create(FLIGHTS)
     ports = with_data_over_bytes(service.ports) if over_bytes else service.ports
     app = build_app(
-        ports, config or HttpSettings(), now_s=time.perf_counter, new_id=lambda: "incident-1", gate=gate, trail=trail
+        ports, config or HttpSettings(), now_s=time.perf_counter, new_id=lambda: "incident-1", gate=gate, trail=trail,
+        configuration=configuration,
     )
     app.plain = checked(app.plain)  # type: ignore[assignment]
     return service, app
@@ -100,8 +103,9 @@ async def plain_door(config: HttpSettings | None = None) -> AsyncIterator[DoorCl
 async def served_door(
     config: HttpSettings | None = None, limits: ConnectionLimits | None = None, graceful_shutdown_s: int = 1,
     keep_alive_s: int = 75, gate: Gate | None = None, trail: Trail | None = None,
+    configuration: Configuration | None = None,
 ) -> AsyncIterator[DoorClient]:
-    service, app = await _prepared(config, gate=gate, trail=trail)
+    service, app = await _prepared(config, gate=gate, trail=trail, configuration=configuration)
     settings = ServerSettings(
         limits or ConnectionLimits(), keep_alive_s=keep_alive_s, graceful_shutdown_s=graceful_shutdown_s
     )

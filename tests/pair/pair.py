@@ -28,6 +28,11 @@ from gateway.site.service import site_service
 from gateway.site.settings import PeerSettings, SiteSettings
 from gateway.site.site import Site, not_kept
 from gateway.site.supervisor import Supervisor
+from gateway.trail.journal import TrailJournal
+from gateway.trail.keeping import kept_trail
+from gateway.trail.peer import PeerTrail
+from gateway.trail.roles import RoleTrail
+from gateway.trail.trail import Trail
 from remote_log.dfs.directory import DirectoryDfs
 from remote_log.dfs.owner import Owner
 from remote_log.dfs.port import Dfs
@@ -36,6 +41,7 @@ from remote_log.layout import RemoteLayout
 from remote_log.replication.messages import decode_reply
 from remote_log.replication.shipper import ShipperSettings
 from remote_log.writing.writer import RemoteWriterSettings
+from storage.cancellation import ended
 from storage.clock import Clock, HybridClock, SystemClock
 from storage.disk.os_files import OsFiles
 from storage.engine import StorageEngine
@@ -48,6 +54,7 @@ from storage.log.cursors import CursorRegistry
 from storage.log.encryption import NO_KEYS, Keyring
 from storage.log.wal import Wal, WalSettings
 from switchover.operations.document import OperationDocument
+from switchover.operations.journal import Journal
 from switchover.operations.sql_journal import SqlJournal
 from switchover.preflight.loss import at_risk
 from switchover.register.port import Coordinator, PairState
@@ -164,6 +171,7 @@ class Pair:
     register_gate: Gate = field(default_factory=Gate)
     remote_keys: dict[str, Keyring] = field(default_factory=dict)  # of a site, as of its next start; none: plain
     wal_keys: dict[str, Keyring] = field(default_factory=dict)
+    keeps_trails: bool = False
     _dead: list[Faults] = field(default_factory=list)
 
     def _dfs(self, site: str, *, is_own: bool) -> Dfs:
@@ -207,12 +215,28 @@ class Pair:
                 cursors=await CursorRegistry.open(files), failpoints=self.failpoints[name], new_id=lambda: f"id-{next(_ids)}",
             ),
         )
-        operations = SiteOperations(site, SqlJournal(f"sqlite:///{root / 'journal.db'}"))
+        journal: Journal = SqlJournal(f"sqlite:///{root / 'journal.db'}")
+        trail = Trail(os_files, clock, pair="test", site=name) if self.keeps_trails else None
+        peer_trail: PeerTrail | None = None
+        if trail is not None:
+            peer_trail = PeerTrail(
+                trail, clock, OTHER[name], lambda note, timeout_s: site.parts.other_site.trail(note, timeout_s)
+            )
+            await stack.enter_async_context(kept_trail(trail, {}))
+            journal = TrailJournal(journal, trail)
+        operations = SiteOperations(site, journal)
+        if trail is not None and peer_trail is not None:
+            roles = RoleTrail(trail, site, lambda: operations.running_id)
+            site.on_role, site.on_fenced = roles.changed, roles.fenced
+            exchange = asyncio.create_task(peer_trail.run())
+            stack.push_async_callback(ended, (exchange,))
+            stack.callback(exchange.cancel)
         supervisor = Supervisor(
             site, run_plan=operations.run_own, undo_again=operations.undo_again, go_on=operations.go_on,
             is_busy=lambda: operations.running_id is not None, poll_interval_s=0.02,
         )
-        running = Running(site, operations, site_service(site, operations), PeerApi(site), supervisor, stack)
+        answer = None if peer_trail is None else peer_trail.answer
+        running = Running(site, operations, site_service(site, operations), PeerApi(site, answer), supervisor, stack)
         self.running[name] = running
         supervisor.start()
         return running

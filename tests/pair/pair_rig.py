@@ -39,13 +39,14 @@ class Moments(Failpoints):
 async def open_pair(
     root: Path, *, deadline_s: float = 5.0, flush_interval_s: float = 0.2, lease_s: float = 0.4,
     resync_after_s: float | None = 0.1, degrade_after_s: float | None = None, remote_keys: Keyring = NO_KEYS,
-    wal_keys: Keyring = NO_KEYS, **changes: Any
+    wal_keys: Keyring = NO_KEYS, keeps_trails: bool = False, **changes: Any
 ) -> AsyncIterator[Pair]:
     """a ACTIVE with the table `t`, b STANDBY; `changes` are of ActiveSettings at both sites. With `degrade_after_s` the policy
     is `available`. `resync_after_s` None: by command only."""
     after_s = NEVER_S if resync_after_s is None else resync_after_s
     available = AvailableSettings(degrade_after_s=degrade_after_s or 5.0, resync_after_s=after_s)
     pair = Pair(root, remote_keys=dict.fromkeys("ab", remote_keys), wal_keys=dict.fromkeys("ab", wal_keys))
+    pair.keeps_trails = keeps_trails
     for name in "ab":
         usual = settings(name)
         pair.settings[name] = {

@@ -1,4 +1,4 @@
-"""Commands of an operator, as a plan has them."""
+"""Commands of an operator, as a plan has them, and the handbook's rotation of secrets, which no client notices."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import asyncio
 from dataclasses import dataclass
 
 from chaos.fault_lines import Fault
-from chaos.harness.faults.kind import NO_ACTIVE, SITE_TARGETS, Kind, Stage
+from chaos.harness.faults.kind import NO_ACTIVE, SITE_TARGETS, Kind, OnSite, Stage
+from chaos.harness.pair.credentials import CLIENTS
 from twinlog.errors import InvalidInput, TwinlogError
 
 _MAY = {"abort": "abortable", "resume": "resumable"}  # what a document says of what may be commanded next
@@ -93,6 +94,42 @@ def _killed(fault: Fault, stage: Stage) -> Command:
     return Command(stage, verb, fault.target, killed_after_s=after_s)
 
 
+PLAIN = "the pair has no certificates and tokens (--secured)"
+
+
+@dataclass
+class NewCertificate(OnSite):
+    async def why_not(self) -> str:
+        return await super().why_not() if self.stage.sites.credentials is not None else PLAIN
+
+    async def inject(self) -> str:
+        sites, credentials = self.stage.sites, self.stage.sites.credentials
+        assert credentials is not None
+        return await asyncio.to_thread(credentials.renew, self.choose(), sites.urls[self.chosen])
+
+    async def heal(self) -> str:
+        """There is nothing to undo."""
+        return ""
+
+
+@dataclass
+class NewToken:
+    fault: Fault
+    stage: Stage
+
+    async def why_not(self) -> str:
+        return "" if self.stage.sites.credentials is not None else PLAIN
+
+    async def inject(self) -> str:
+        sites, credentials = self.stage.sites, self.stage.sites.credentials
+        assert credentials is not None
+        return await asyncio.to_thread(credentials.change_token, sites.urls)
+
+    async def heal(self) -> str:
+        """There is nothing to undo."""
+        return ""
+
+
 KINDS = (
     Kind("failover", SITE_TARGETS, f"`twinlog failover --to`; `{WITH_LOSS}`: the loss that it shows is accepted, by its count",
          _effect, lasts=False, how=("", WITH_LOSS)),
@@ -104,4 +141,14 @@ KINDS = (
     Kind("resume", SITE_TARGETS, "`twinlog resume` of the newest operation at that site", _on_operation, lasts=False),
     Kind("crash-operator", SITE_TARGETS, "a command of the operator gets SIGKILL so many ms after it began: VERB/MS", _killed,
          lasts=False, how=("switchover/1000", "failover/1000"), check=verb_and_s),
+)
+SECRETS = (  # of a pair whose files are ours
+    Kind(
+        "certificate-renewed", SITE_TARGETS, "the site gets a new certificate and key; it runs, and shows them soon",
+        lambda fault, stage: NewCertificate(stage, fault), lasts=False,
+    ),
+    Kind(
+        "token-revoked", (CLIENTS,), "the clients get a new token, and the old one is revoked; both sites are up",
+        NewToken, lasts=False,
+    ),
 )

@@ -25,7 +25,7 @@ from chaos.harness.faults.kind import Effect, Kind, Stage
 
 KINDS: tuple[Kind, ...] = (
     *links.KINDS, *processes.KINDS, *power.KINDS, *disks.KINDS, *older.KINDS, *rot.KINDS, *changed.KINDS, *steps.KINDS,
-    *clocks.KINDS, *limits.KINDS, *commands.KINDS,
+    *clocks.KINDS, *limits.KINDS, *commands.SECRETS, *commands.KINDS,
 )
 BY_NAME: Mapping[str, Kind] = {kind.name: kind for kind in KINDS}
 _BREAK_FILES = frozenset(kind.name for kind in disks.KINDS)

@@ -56,6 +56,7 @@ ROWS = (
         ("tests/storage/log/test_wal_recovery.py",)),
     Row("wrong-configuration", "a site is started with another site's file, or a wrong one",
         ("wrong-config", "wrong-config-active", "wrong-config-refused")),
+    Row("secrets-renewed", "certificates are renewed and a token is revoked under load", ("secrets-renewed",)),
     Row("two-releases", "an earlier gateway runs beside one of this release", ("upgraded",)),
     Row("torn-write", "a frame is cut at every byte",
         elsewhere=("tests/storage/log/test_wal_recovery.py", "tests/chaos/crash_states")),

@@ -11,6 +11,7 @@ from typing import Any
 
 from twinlog.errors import TwinlogError, Unavailable
 from twinlog.sites import ALIVE, Sites
+from twinlog.wire.tls import Tls
 
 SITES = ("a", "b")
 OTHER = {"a": "b", "b": "a"}
@@ -20,10 +21,10 @@ POLL_S = 0.1
 
 
 class AskedSites:
-    """`urls`: site -> the address at which it is asked."""
+    """`urls`: site -> the address at which it is asked. `tls`, `token`: as of a Client."""
 
-    def __init__(self, urls: Mapping[str, str]) -> None:
-        self.direct = Sites(urls, look_s=LOOK_S)
+    def __init__(self, urls: Mapping[str, str], tls: Tls | None = None, token: str | None = None) -> None:
+        self.direct = Sites(urls, look_s=LOOK_S, tls=tls, token=token)
 
     def documents(self) -> dict[str, dict[str, Any]]:
         """The cluster document of each site that answers."""

@@ -45,7 +45,7 @@ class Monitors:
     def start(self, name: str, options: list[str]) -> None:
         """`twinlog monitor` with these options. Returns at once."""
         self._folder.mkdir(exist_ok=True)
-        config = self._folder / "operator.toml"
+        config = self._operator_config.with_name("monitors.toml")  # beside that one: files that it names are relative to it
         config.write_text(self._operator_config.read_text(encoding="utf-8") + _THRESHOLDS, encoding="utf-8")
         command = [sys.executable, "-m", "twinlog", "monitor", *options, "--json", "--config", str(config)]
         self._daemons[name] = Daemon(name, command, self._folder, child_environ())

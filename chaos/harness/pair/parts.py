@@ -17,6 +17,7 @@ from twinlog.errors import ConfigError
 NEEDS: Mapping[str, str] = {  # a word of a plan -> the option that gives it
     "directory": "--dfs directory", "hdfs": "--dfs hdfs", "rocksdb": "--engine rocksdb", "postgresql": "--engine postgresql",
     "coordinator": "--coordinator yes", "coordinator-server": "--coordinator server", "no-coordinator": "--coordinator no",
+    "secured": "--secured",
 }
 TOXIPROXY = "toxiproxy"  # the server that all links are of
 WITNESS = "w"  # the place of the coordinator, which is neither site's
@@ -35,11 +36,12 @@ SEVERAL: Mapping[str, tuple[str, ...]] = {
 
 class Parts(msgspec.Struct, frozen=True):
     """`dfs`: of both sites; `engine`: their storages. `coordinator`: a file of SQLite, a PostgreSQL of its own, or none: then
-    the register is on the two DFSs."""
+    the register is on the two DFSs. `secured`: TLS on every listener, mutual TLS between the sites, and tokens."""
 
     dfs: Literal["directory", "hdfs"] = "directory"
     engine: Literal["rocksdb", "postgresql"] = "rocksdb"
     coordinator: Literal["yes", "server", "no"] = "yes"
+    secured: bool = False
 
     @property
     def servers(self) -> tuple[str, ...]:
@@ -63,6 +65,7 @@ class Parts(msgspec.Struct, frozen=True):
     def missing(self, needs: Iterable[str]) -> list[str]:
         """Returns the options by which a pair would have what it lacks of `needs`."""
         there = {f"--dfs {self.dfs}", f"--engine {self.engine}", f"--coordinator {self.coordinator}"}
+        there |= {"--secured"} if self.secured else set()
         return [NEEDS[word] for word in needs if NEEDS[word] not in there]
 
     def check(self, name: str, needs: Iterable[str]) -> None:
@@ -76,7 +79,8 @@ class Parts(msgspec.Struct, frozen=True):
         storage = {"rocksdb": "RocksDB", "postgresql": "PostgreSQL"}[self.engine]
         dfs = {"directory": "directories as DFS", "hdfs": "HDFS"}[self.dfs]
         coordinator = {"yes": "coordinator in SQLite", "server": "coordinator in PostgreSQL", "no": "no coordinator"}
-        return f"{storage}, {dfs}, {coordinator[self.coordinator]}"
+        secured = ", TLS and tokens" if self.secured else ""
+        return f"{storage}, {dfs}, {coordinator[self.coordinator]}{secured}"
 
 
 PLAIN = Parts()

@@ -24,6 +24,7 @@ import msgspec
 from chaos.harness.pair.asked import OTHER as OTHER
 from chaos.harness.pair.asked import SITES as SITES
 from chaos.harness.pair.asked import AskedSites
+from chaos.harness.pair.credentials import Credentials
 from chaos.harness.pair.files.spoiled import Spoiled
 from chaos.harness.pair.parts import GATEWAY_LINKS, PLAIN, Parts
 from chaos.harness.pair.servers.servers import Servers
@@ -78,17 +79,20 @@ class RealSites(AskedSites):
         self.traps, self._policy = traps or {}, policy
         self.servers = Servers(parts, folder)
         listen = self.servers.listen
-        first, second, *others = (f"127.0.0.1:{port}" for port in free_ports(2 + len(GATEWAY_LINKS), self.servers.ports))
-        self._addresses = {"a": first, "b": second}
-        self.links = {**dict(zip(GATEWAY_LINKS, others, strict=True)), **listen}
-        self.upstream = {**{link: self._addresses[link[2]] for link in GATEWAY_LINKS}, **self.servers.upstream}
+        self.credentials = Credentials(folder) if parts.secured else None
+        free = (f"127.0.0.1:{port}" for port in free_ports(4 + len(GATEWAY_LINKS), self.servers.ports))
+        self._addresses = dict(zip(SITES, free, strict=False))
+        self._peer_addresses = dict(zip(SITES, free, strict=False))  # of a secured pair
+        self.links = {**dict(zip(GATEWAY_LINKS, free, strict=True)), **listen}
+        self.upstream = {**{link: self._called_at(link) for link in GATEWAY_LINKS}, **self.servers.upstream}
         self.lives = {site: Lives() for site in SITES}
         self._died: dict[tuple[str, int], int] = {}  # site and which of its starts -> exit code
         self.foreseen = {"twinlog.errors."}
         self.starting = threading.Lock()  # while somebody holds it, no gateway starts
         self.spoiled = Spoiled()
         self.mute: list[str] = []  # refusals that do not say why
-        super().__init__(self.urls)
+        known = self.credentials
+        super().__init__(self.urls, *(() if known is None else (known.tls, known.of_operators)))
 
     @property
     def parts(self) -> Parts:
@@ -96,16 +100,25 @@ class RealSites(AskedSites):
 
     @property
     def ports(self) -> dict[str, int]:
-        return {site: int(address.rpartition(":")[2]) for site, address in self._addresses.items()}
+        return _ports(self._addresses)
+
+    @property
+    def _scheme(self) -> str:
+        return "http" if self.credentials is None else "https"
+
+    def _called_at(self, link: str) -> str:
+        """Clients call a site at its public listener, and so does the other site, unless there is one for it."""
+        of_sites = self._peer_addresses if self.credentials is not None and link[0] in SITES else self._addresses
+        return of_sites[link[2]]
 
     @property
     def urls(self) -> dict[str, str]:
-        return {site: f"http://{address}" for site, address in self._addresses.items()}
+        return {site: f"{self._scheme}://{address}" for site, address in self._addresses.items()}
 
     @property
     def client_urls(self) -> dict[str, str]:
         """Through the clients' links."""
-        return {site: f"http://{self.links[f'c>{site}']}" for site in SITES}
+        return {site: f"{self._scheme}://{self.links[f'c>{site}']}" for site in SITES}
 
     @property
     def operator_config(self) -> Path:
@@ -113,13 +126,15 @@ class RealSites(AskedSites):
 
     def configure(self) -> None:
         """Writes both files; each site knows the other one by the link to it."""
-        ports = {site: int(address.rpartition(":")[2]) for site, address in self._addresses.items()}
+        secured = self.credentials is not None
         configs = write_files(
-            self.folder, ports, engine=self.parts.engine, databases=self.servers.databases(), hdfs=self.servers.roots()
+            self.folder, self.ports, engine=self.parts.engine, databases=self.servers.databases(), hdfs=self.servers.roots(),
+            access=secured, peer_ports=_ports(self._peer_addresses) if secured else None,
         )
         for site, path in configs.items():
             peer = OTHER[site]
-            text = path.read_text().replace(f'"{self.urls[peer]}"', f'"http://{self.links[f"{site}>{peer}"]}"')
+            called, link = f"{self._scheme}://{self._called_at(f'{site}>{peer}')}", self.links[f"{site}>{peer}"]
+            text = path.read_text().replace(f'url = "{called}"', f'url = "{self._scheme}://{link}"')
             text = text.replace('policy = "protect"', f'policy = "{self._policy}"')
             text = self.servers.configured(site, text)
             if self.parts.coordinator == "no":
@@ -357,3 +372,7 @@ class RealSites(AskedSites):
             if told and not told[-1].startswith(tuple(self.foreseen)):
                 found.append(f"{event.get('event')}: {' | '.join(part.strip() for part in told[-3:])}")
         return list(dict.fromkeys(found))
+
+
+def _ports(addresses: Mapping[str, str]) -> dict[str, int]:
+    return {site: int(address.rpartition(":")[2]) for site, address in addresses.items()}

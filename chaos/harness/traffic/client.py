@@ -17,11 +17,13 @@ import msgspec
 from chaos.asking import asked, asked_page, failed, is_absence, shown
 from chaos.history.history import Ack, Operation, Outcome, Row
 from gateway.service.receipts import decode_receipt
+from twinlog.addresses import resolve_tls
 from twinlog.calls import Page, TypedCall
 from twinlog.errors import TwinlogError
 from twinlog.flow import PairView, Patience, Pause, Resumed, call
 from twinlog.wire.async_http import AsyncHttp
 from twinlog.wire.exchange import Broken, Reply, SiteRequest
+from twinlog.wire.tls import Tls
 from twinlog.wire.token import token_for
 
 ROAMING = Patience(deadline_s=8.0, attempt_timeout_s=2.5, probe_timeout_s=0.5, retry_first_s=0.1, retry_max_s=1.0)
@@ -30,13 +32,16 @@ PAGE_ROWS = 500
 
 class RealClient:
     """One user. `urls`: site -> address; one of them alone for a stubborn one. `prefix` begins the names of its tables at the
-    sites, and its idempotency keys."""
+    sites, and its idempotency keys. `tls`, `token`: as of a Client."""
 
-    def __init__(self, name: str, urls: Mapping[str, str], patience: Patience, random: Random, prefix: str = "") -> None:
+    def __init__(
+        self, name: str, urls: Mapping[str, str], patience: Patience, random: Random, prefix: str = "",
+        tls: Tls | None = None, token: str | None = None,
+    ) -> None:
         self._name, self._random, self.patience, self._prefix = prefix + name, random, patience, prefix
         self._view = PairView(urls)
         self._sites = {url: site for site, url in self._view.urls.items()}
-        self._http = AsyncHttp(token=token_for(urls, self._view.urls))
+        self._http = AsyncHttp(tls=tls or resolve_tls(urls), token=token_for(urls, self._view.urls, token))
         self._asked = 0
         self._served_by = ""
 

@@ -15,6 +15,7 @@ from chaos.history.history import Ack, Call, History, Operation, Outcome, Record
 from chaos.workloads.workload import Workload, creations
 from twinlog.errors import Unavailable
 from twinlog.flow import Patience
+from twinlog.wire.tls import Tls
 
 STUBBORN = "stubborn-"  # begins the names of clients with one address: what they hear says nothing of the service
 MAKER, READER = "maker", "reader"  # of the tables at the beginning, of everything at the end
@@ -25,12 +26,13 @@ STUBBORN_MORE_S = 3.0  # than the longest pause
 
 
 class Traffic:
-    """`prefix` begins the names of all tables at the sites; the history has them without it."""
+    """`prefix` begins the names of all tables at the sites; the history has them without it. `tls`, `token`: as of a Client."""
 
     def __init__(
         self, plan: HarnessPlan, workload: Workload, urls: Mapping[str, str], recorder: Recorder, now_s: Callable[[], float],
-        prefix: str = "",
+        prefix: str = "", tls: Tls | None = None, token: str | None = None,
     ) -> None:
+        self._tls, self._token = tls, token
         self._plan, self._workload, self._recorder, self._now_s, self._prefix = plan, workload, recorder, now_s, prefix
         self._urls = urls
         self._pause_s = plan.clients / plan.rate
@@ -41,7 +43,8 @@ class Traffic:
         self._clients: list[RealClient] = []
 
     def _client(self, name: str, urls: Mapping[str, str], patience: Patience) -> RealClient:
-        client = RealClient(name, urls, patience, Random(f"{self._plan.seed} {name}"), self._prefix)
+        chance = Random(f"{self._plan.seed} {name}")
+        client = RealClient(name, urls, patience, chance, self._prefix, self._tls, self._token)
         self._clients.append(client)
         return client
 

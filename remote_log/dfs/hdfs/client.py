@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from remote_log.dfs.hdfs.jvm import Java
 from storage.log.segment import REMOTE_ALIGNMENT
-from storage.settings import NotInFile, OneOf, Within
+from storage.settings import RESTART, NotInFile, OneOf, Within
 from twinlog.errors import DfsError
 
 SITE_FILES = ("core-site.xml", "hdfs-site.xml")
@@ -27,15 +27,15 @@ CHUNK_KEY = "dfs.bytes-per-checksum"
 class HdfsSettings:
     """`section` names these settings in messages, e.g. dfs.peer; `site` whose HDFS it is, if that is known."""
 
-    url: str = ""  # hdfs://NAMENODE:PORT/ROOT or hdfs://NAMESERVICE/ROOT; the root must exist
+    url: Annotated[str, RESTART] = ""  # hdfs://NAMENODE:PORT/ROOT or hdfs://NAMESERVICE/ROOT; the root must exist
     section: Annotated[str, NotInFile()] = "dfs"
-    conf_dir: Path | None = None  # holds core-site.xml, hdfs-site.xml
-    options: Mapping[str, str] = field(default_factory=dict)  # Hadoop's own keys, over everything else
-    user: str = ""  # who the client says it is; empty: the user of this process, or of its Kerberos ticket
-    kerberos_principal: str = ""
-    kerberos_keytab: Path | None = None
-    sync: Annotated[str, OneOf(("hsync", "hflush"))] = "hsync"  # hsync: on every DataNode's disk; hflush: in their memory
-    deadline_s: Annotated[float, Within(0.1, 600)] = 5.0  # of every call
+    conf_dir: Annotated[Path | None, RESTART] = None  # holds core-site.xml, hdfs-site.xml
+    options: Annotated[Mapping[str, str], RESTART] = field(default_factory=dict)  # Hadoop's own keys, over everything else
+    user: Annotated[str, RESTART] = ""  # who the client says it is; empty: the user of this process, or of its Kerberos ticket
+    kerberos_principal: Annotated[str, RESTART] = ""
+    kerberos_keytab: Annotated[Path | None, RESTART] = None
+    sync: Annotated[str, OneOf(("hsync", "hflush")), RESTART] = "hsync"  # hsync: on the DataNodes' disks; hflush: in memory
+    deadline_s: Annotated[float, Within(0.1, 600), RESTART] = 5.0  # of every call
     site: Annotated[str, NotInFile()] = ""
     # NameNodes ignore a second call for 30 heartbeats; old ones begin anew with each
     recover_again_s: Annotated[float, NotInFile()] = 31.0

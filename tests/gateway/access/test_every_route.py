@@ -54,6 +54,8 @@ EXPECTED: dict[tuple[str, str], tuple[set[str], str]] = {  # who may; the grant 
     ("GET", "/v1/operations/{operation_id}/events"): ({OPERATOR, AUDITOR}, OPERATOR),
     ("POST", "/v1/operations/{operation_id}:abort"): ({OPERATOR}, OPERATOR),
     ("POST", "/v1/operations/{operation_id}:resume"): ({OPERATOR}, OPERATOR),
+    ("POST", "/v1/configuration:reload"): ({OPERATOR}, OPERATOR),
+    ("POST", "/v1/configuration:log-level"): ({OPERATOR}, OPERATOR),
     ("GET", "/v1/trail"): ({AUDITOR}, AUDITOR),
     ("POST", "/v1/barriers"): ({AUDITOR}, AUDITOR),
     ("GET", "/v1/barriers"): ({AUDITOR}, AUDITOR),

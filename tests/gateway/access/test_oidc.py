@@ -241,8 +241,15 @@ async def test_what_is_no_set_of_keys_changes_nothing(answer: Any) -> None:
     await _proof(one, signed(claims()))
     given.append(answer)
     now.s += 1000
+    assert one.fault == ""
     assert not await one.refresh()
     await _proof(one, signed(claims()))
+    assert "https://" in one.fault
+    assert "stay valid" in one.fault
+    given.append(given[0])
+    now.s += 1000
+    await one.refresh()
+    assert one.fault == ""
 
 
 async def test_without_keys_nothing_is_known() -> None:

@@ -16,6 +16,8 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from gateway.access.authenticator import Presented
+from gateway.access.gate import Gate
+from gateway.access.limits import LimitSettings
 from gateway.access.token_file import TokenFile, changing, load_tokens, new_token
 from gateway.access.tokens import TokenEntry, TokenIndex, TokenList, read_tokens, with_token, without_token, write_tokens
 from tests.gateway.access.rig import NOW, Clock, token_file
@@ -165,6 +167,16 @@ async def test_a_file_that_cannot_be_read_changes_nothing_and_is_said_once(tmp_p
             assert not await file.refresh()
     assert [entry["log_level"] for entry in logged].count("error") == 1
     assert await file.authenticate(Presented(tokens["a"])) is not None
+    gate = Gate([file], LimitSettings(), wall_s=Clock(), now_s=Clock())
+    [said] = gate.notices()
+    assert str(path) in said
+    assert "stay valid" in said
+    if spoil == "a folder":
+        path.rmdir()
+    path.unlink(missing_ok=True)
+    token_file(path, {"a": ["operator"]})
+    assert await file.refresh()
+    assert gate.notices() == []
 
 
 async def test_a_token_ends_at_its_time(tmp_path: Path) -> None:

@@ -47,6 +47,8 @@ PATHS = {
     "/v1/operations/{operation_id}:abort": {"post"},
     "/v1/operations/{operation_id}:resume": {"post"},
     "/v1/trail": {"get"},
+    "/v1/configuration:reload": {"post"},
+    "/v1/configuration:log-level": {"post"},
     "/v1/barriers": {"get", "post"}, "/v1/barriers/{name}": {"get", "delete"},
     "/v1/audits": {"post"}, "/v1/audits/last": {"get"},
     "/health/live": {"get"}, "/health/ready": {"get"}, "/health/primary": {"get"}, "/health/standby": {"get"},
@@ -229,7 +231,7 @@ def _patterns(document: dict[str, Any]) -> list[re.Pattern[str]]:
 
 def test_every_body_has_a_schema_and_an_example(document: dict[str, Any]) -> None:
     for path, method, operation in _operations(document):
-        bare = path.endswith((":abort", ":resume", ":restore"))
+        bare = path.endswith((":abort", ":resume", ":restore", ":reload"))
         assert ("requestBody" in operation) == (method in ("post", "put", "patch") and not bare), (path, method)
         if "requestBody" in operation and not path.startswith("/internal"):
             content = operation["requestBody"]["content"]["application/json"]

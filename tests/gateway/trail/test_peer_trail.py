@@ -11,6 +11,7 @@ import pytest
 from gateway.trail.entry import TrailEntry, TrailHead, Who
 from gateway.trail.events import BEGUN, ENDED, PEER_CHANGE, PEER_HEAD
 from gateway.trail.peer import ANCHOR_S, LINES_MAX, PeerTrail
+from gateway.trail.roles import RoleTrail
 from gateway.trail.trail import Trail
 from remote_log.replication.messages import TrailChange, TrailNote
 from storage.clock import SystemClock
@@ -26,6 +27,10 @@ class At(SystemClock):
 
     def monotonic_s(self) -> float:
         return self.now_s
+
+
+class SwitchingSite:
+    peer, role, epoch, mode = "b", "DOWNGRADE_ACTIVE", 3, "async"
 
 
 @dataclass
@@ -154,3 +159,24 @@ async def test_a_caller_who_says_whatever_he_likes_makes_no_more_than_so_many_li
         before = len(await b.lines())
         await b.peers.answer(TrailNote("c", 1 << 40, "0" * 64, 0, []))  # not the other site
         assert len(await b.lines()) == before
+
+
+async def test_more_changes_than_a_note_holds_come_with_the_next_ones(sites: Sites) -> None:
+    async with sites.life("a") as a, sites.life("b") as b:
+        for number in range(15):
+            await change(a, f"o-{number}")
+        for _ in range(2):
+            await sites.speak("b")
+        found = [line for line in await b.lines() if line.event == PEER_CHANGE]
+        assert [line.operation for line in found] == [f"o-{number // 2}" for number in range(30)]
+
+
+async def test_a_step_of_the_role_table_is_told_where_no_operation_tells_it(sites: Sites) -> None:
+    async with sites.life("a") as a, sites.life("b") as b:
+        running: list[str | None] = [None, "o-7"]
+        kept = RoleTrail(a.trail, SwitchingSite(), lambda: running.pop(0))
+        kept.changed("downgrade_recorded", "ACTIVE", "the policy")
+        kept.changed("opened_async", "SWITCHING", "a failover")
+        await until(lambda: a.trail.head.number == 3)
+        await sites.speak("b")
+        assert [line.what["kind"] for line in await b.lines() if line.event == PEER_CHANGE] == ["downgrade_recorded"]

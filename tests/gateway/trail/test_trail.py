@@ -306,3 +306,22 @@ async def test_a_first_file_that_could_be_neither_begun_nor_removed_does_not_cou
         await until(lambda: trail.head.number == 2)
     assert acts(files) == ["one"]
     assert not verdict_on(stored(files)).faults
+
+
+async def test_a_file_that_was_moved_away_is_said_and_the_next_line_begins_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before, all lines until the next start went where nobody would find them."""
+    monkeypatch.setattr(room, "RETRY_S", 0.01)
+    files = MemoryFiles()
+    async with opened(files) as trail:
+        await trail.write("table.drop", ANNA, "done")
+        gone = [files.files.pop(path) for path in list(files.files) if path.startswith("trail/")]
+        assert gone
+        refused = await trail.write("table.drop", ANNA, "done")
+        assert not refused.is_written
+        assert "trail-00000001.jsonl is not there any more" in str(trail.fault)
+        await until(lambda: trail.fault is None)
+        found = stored(files)
+    assert [name for name, _ in found] == ["trail-00000002.jsonl"]
+    verdict = verdict_on(found, begins_at=3)
+    assert not verdict.faults
+    assert verdict.lines >= 2

@@ -22,6 +22,7 @@ from twinlog.errors import ConfigError
 
 ALL = Parts("hdfs", "postgresql", "server")
 HDFS, ALONE, SERVER = ("--dfs", "hdfs"), ("--coordinator", "no"), ("--coordinator", "server")
+SECURED = ("--secured",)
 
 
 def test_a_pair_of_plain_folders_has_no_servers_and_the_gateways_links_alone() -> None:
@@ -49,7 +50,8 @@ def test_a_target_tells_what_it_needs(target: str, need: str | None) -> None:
 
 
 def test_what_a_plan_needs_and_a_pair_lacks_is_an_option() -> None:
-    assert Parts().missing(NEEDS) == ["--dfs hdfs", "--engine postgresql", "--coordinator server", "--coordinator no"]
+    assert Parts().missing(NEEDS) == ["--dfs hdfs", "--engine postgresql", "--coordinator server", "--coordinator no",
+                                      "--secured"]
     assert ALL.missing(["hdfs", "postgresql", "coordinator-server"]) == []
     assert ALL.missing(["coordinator"]) == ["--coordinator yes"], "the one in a file, which can be copied and put back"
     with pytest.raises(ConfigError, match="mine needs a pair with other parts: add --dfs hdfs"):
@@ -63,12 +65,13 @@ def test_a_scenario_that_does_not_fit_is_refused_and_the_matrix_runs_those_that_
     assert "datanode-killed needs a pair with other parts: add --dfs hdfs" in capsys.readouterr().err
     fitting = {
         options: {course.scenario for course in of_rows(arguments(["matrix", *options]))}
-        for options in ((), HDFS, ("--engine", "postgresql"), ALONE, (*HDFS, *ALONE), SERVER)
+        for options in ((), HDFS, ("--engine", "postgresql"), ALONE, (*HDFS, *ALONE), SERVER, SECURED)
     }
     assert "dfs-hangs" in fitting[()] - fitting[HDFS]
     assert "datanode-killed" in fitting[HDFS] - fitting[()]
     assert "postgres-killed" in fitting["--engine", "postgresql"] - fitting[()]
     assert "coordinator-link-cut" in fitting[SERVER] - fitting[()]
+    assert "secrets-renewed" in fitting[SECURED] - fitting[()]
     assert "network-split" in fitting[*HDFS, *ALONE] - fitting[HDFS] - fitting[ALONE]
     assert {name for names in fitting.values() for name in names if "/" not in name} == set(scenarios())
 

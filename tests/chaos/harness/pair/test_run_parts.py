@@ -27,8 +27,13 @@ COORDINATOR = (
     "needs coordinator-server\nworkload sets\nseconds 22\nat 2 crash pg-w for 5\nat 9 black-hole a>pg-w for 3\n"
     "at 13 crash toxiproxy for 1\nat 16 crash a for 4\nat 16.2 failover b\n"
 )
+SECURED = (
+    "needs secured\nworkload sets\nseconds 10\nat 1 certificate-renewed a\nat 2 token-revoked clients\n"
+    "at 3 black-hole a>b for 1\nat 8.5 switchover b\n"
+)
 PARTS: dict[tuple[str, ...], str] = {
     ("--coordinator", "no"): ALONE, ("--engine", "postgresql"): DATABASES, ("--dfs", "hdfs"): SERVERS,
+    ("--secured",): SECURED,
 }
 
 

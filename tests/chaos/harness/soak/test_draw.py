@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from chaos.harness.faults import changed, older, rot, steps
+from chaos.harness.faults import changed, commands, older, rot, steps
 from chaos.harness.faults.registry import BY_NAME
 from chaos.harness.pair.parts import POSTGRES_LINKS, SERVERS, Parts, need_of
 from chaos.harness.plan import parse, text
@@ -27,7 +27,8 @@ def test_every_kind_and_every_workload_comes() -> None:
     not_needed = {"start", "rejoin", "resume", "abort"}  # a gateway that is healed starts, rejoins and resumes by itself
     spoiling = {kind.name for room in (older, rot, changed) for kind in room.KINDS}  # leaves one copy: in a plan of its own
     watching = {"monitor"}  # it acts where the policy lets it, which is another pair
-    assert kinds == set(BY_NAME) - not_needed - spoiling - watching
+    secrets = {kind.name for kind in commands.SECRETS}  # of a pair that has some
+    assert kinds == set(BY_NAME) - not_needed - spoiling - watching - secrets
     assert {plan.workload for plan in PLANS} == set(WORKLOADS) - {"documents"}
 
 
