@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from twinlog.errors import ConfigError, InvalidInput, reason, words
-from twinlog.wire.json_objects import json_object
+from twinlog.wire.json_objects import json_object, toml_table
 from twinlog.wire.tls import Tls
 
 BOTH = "http://HOST:PORT,http://HOST:PORT"
@@ -91,9 +91,9 @@ def is_address(text: str) -> bool:
 
 def parse_address(address: str) -> dict[str, str]:
     """Site -> url of `twinlog://PAIR?a=http://...&b=http://...`. Raises InvalidInput."""
-    parts = urlsplit(address)
-    urls = dict(parse_qsl(parts.query))
-    if parts.scheme != "twinlog" or not urls or not all(_is_http(url) for url in urls.values()):
+    scheme, _, rest = address.partition(":")
+    urls = dict(parse_qsl(rest.partition("#")[0].partition("?")[2]))
+    if scheme != "twinlog" or not urls or not all(_is_http(url) for url in urls.values()):
         raise InvalidInput(f"{address!r} is no logical address: write {LOGICAL}")
     return urls
 
@@ -126,10 +126,8 @@ def _no_demo(path: Path, error: Exception) -> InvalidInput:
 
 def _operator(path: Path) -> dict[str, Any]:
     """Raises ConfigError."""
-    import tomllib
-
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return toml_table(path.read_bytes())
     except OSError as error:
         raise _faulty(path, {"": f"cannot be read: {reason(error)}"}) from error
     except ValueError as error:
@@ -172,5 +170,8 @@ def _faulty(
 
 
 def _is_http(url: str) -> bool:
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # a bracket that is not closed, or holds no address
+        return False
     return parts.scheme in ("http", "https") and bool(parts.hostname)

@@ -18,7 +18,7 @@ from pathlib import Path
 from bench.load_generator import LoadPlan
 from bench.measure import load
 from bench.pair import BenchError, Pair
-from bench.requests import BENCH_TABLE, Workload
+from bench.requests import ARROW, BATCH_ROWS, BENCH_TABLE, Workload
 
 KEYS = 10_000
 LEG = 10_000  # requests of one kind, over connections of their own
@@ -46,6 +46,8 @@ def look(pair: Pair, requests: int) -> Look:
 
 def looks(pair: Pair, requests: int, every: int, connections: int) -> list[Look]:
     """Sends `requests`, PUT and GET in turn, and looks each time when `every` more are answered."""
+    rows = Workload("batch", "single", ARROW, first_key=0)  # for every GET to find its own
+    load(LoadPlan(pair.host, pair.port, 1, rows, requests_max=KEYS // BATCH_ROWS, ca=pair.ca, token=pair.token))
     found = [look(pair, 0)]
     sent = 0
     while sent < requests:
