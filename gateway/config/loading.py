@@ -53,7 +53,7 @@ def check_pair_at(address: str) -> Callable[[str], None]:
 def _load(cls: type[_T], path: Path, environ: Mapping[str, str], check: Callable[[Any, Fault], None]) -> _T:
     if is_address(str(path)):
         raise ConfigError(f"{path} is an address; here a file is wanted: the configuration of a site, or an operator's")
-    path = path.expanduser().resolve()
+    path = Path(os.path.expanduser(path)).resolve()
     reader = Reader(path, environ)
     config: _T | None = None
     try:

@@ -72,10 +72,10 @@ def targets() -> list[Target]:
         Target("stored schema", lambda chance: encode_schema(parse_table(_table(chance), 7)), decode_schema, (LogError,), encode_schema, structure="msgpack"),
         Target("schema of the other site", lambda chance: encode_schema(parse_table(_table(chance), 7)), stored_schema, (InvalidInput,),
                encode_schema, structure="msgpack"),
-        Target("stored row", lambda chance: CODEC.encode_json_row(_row(chance))[1], _read_stored, (TwinlogError,), structure="msgpack"),
-        Target("stored row of the other site", lambda chance: CODEC.encode_json_row(_row(chance))[1], _read_sent, (InvalidInput,),
+        Target("stored row", lambda chance: CODEC.encode_json_row(drawn_row(chance))[1], _read_stored, (TwinlogError,), structure="msgpack"),
+        Target("stored row of the other site", lambda chance: CODEC.encode_json_row(drawn_row(chance))[1], _read_sent, (InvalidInput,),
                structure="msgpack"),
-        Target("merged row", lambda chance: CODEC.encode_json_row(_row(chance))[1], lambda data: merge_values(_EMPTY[1], data),
+        Target("merged row", lambda chance: CODEC.encode_json_row(drawn_row(chance))[1], lambda data: merge_values(_EMPTY[1], data),
                (LogError,), structure="msgpack"),
         Target("stored key", _stored_key, _STORED_KEYS.decode, (TwinlogError,), _STORED_KEYS.encode),
         Target("key in a path", _key_path, lambda data: _KEYS.keys.key_from_path(data.decode("latin-1")), (InvalidInput, TooLarge),
@@ -93,7 +93,7 @@ def targets() -> list[Target]:
 
 
 # ---- rows
-def _row(chance: Random) -> dict[str, Any]:
+def drawn_row(chance: Random) -> dict[str, Any]:
     values: dict[str, Callable[[], Any]] = {
         "at": lambda: "2013-01-01T05:00:00.25Z", "delay": lambda: chance.choice((1.5, -0.0, "NaN", 1e300)), "short": lambda: 0.25,
         "raw": lambda: "AAE=", "note": lambda: chance.choice(("", "é\U0001f600", "x" * 90)), "more": lambda: {"a": [1, {"b": None}, 2.5]},
@@ -110,8 +110,8 @@ def _native(row: dict[str, Any]) -> dict[str, Any]:
 
 def _row_bytes(kind: str) -> Callable[[Random], bytes]:
     if kind == JSON:
-        return lambda chance: json.dumps(_row(chance)).encode()
-    return lambda chance: msgspec.msgpack.encode(_native(_row(chance)))
+        return lambda chance: json.dumps(drawn_row(chance)).encode()
+    return lambda chance: msgspec.msgpack.encode(_native(drawn_row(chance)))
 
 
 def _read_row(kind: str) -> Callable[[bytes], tuple[bytes, bytes]]:
@@ -128,11 +128,11 @@ def _read_row(kind: str) -> Callable[[bytes], tuple[bytes, bytes]]:
     return read
 
 
-def _mutations(chance: Random, kind: str) -> list[dict[str, Any]]:
+def drawn_mutations(chance: Random, kind: str = JSON) -> list[dict[str, Any]]:
     shaped: Callable[[dict[str, Any]], dict[str, Any]] = _native if kind == MSGPACK else dict
     made: list[dict[str, Any]] = []
     for _ in range(chance.choice((1, 2, 5))):
-        row = shaped(_row(chance))
+        row = shaped(drawn_row(chance))
         key = {name: row[name] for name in ("carrier", "flight")}
         made.append(chance.choice((
             {"op": "upsert", "row": row}, {"op": "insert", "row": row}, {"op": "update", "row": {**key, "late": True}},
@@ -143,7 +143,7 @@ def _mutations(chance: Random, kind: str) -> list[dict[str, Any]]:
 
 def _batch(kind: str) -> Callable[[Random], bytes]:
     def made(chance: Random) -> bytes:
-        mutations = _mutations(chance, kind)
+        mutations = drawn_mutations(chance, kind)
         if kind == NDJSON:
             return b"\n".join(json.dumps(one).encode() for one in mutations)
         body = {"mutations": mutations}
@@ -177,7 +177,7 @@ def _check_sound(mutation: Mutation) -> None:
         _STORED.key(mutation.key)
 
 
-def _conditions(chance: Random) -> list[dict[str, Any]]:
+def drawn_conditions(chance: Random) -> list[dict[str, Any]]:
     return [chance.choice((
         {"column": "note", "op": "prefix", "value": "a"}, {"column": "flight", "op": ">=", "value": 3}, {"exists": True},
         {"version": "1700000000000"}, {"column": "price", "op": "<", "value": "12.5"}, {"column": "more", "op": "is_null"},
@@ -187,7 +187,7 @@ def _conditions(chance: Random) -> list[dict[str, Any]]:
 
 def _check(kind: str) -> Callable[[Random], bytes]:
     def made(chance: Random) -> bytes:
-        body = {"conditions": _conditions(chance), "mutations": _mutations(chance, kind)}
+        body = {"conditions": drawn_conditions(chance), "mutations": drawn_mutations(chance, kind)}
         return msgspec.msgpack.encode(body) if kind == MSGPACK else json.dumps(body).encode()
 
     return made
@@ -210,7 +210,7 @@ def _read_check(kind: str) -> Callable[[bytes], Any]:
 
 
 def _arrow(chance: Random) -> bytes:
-    rows = [_native(_row(chance)) for _ in range(chance.choice((1, 3, 9)))]
+    rows = [_native(drawn_row(chance)) for _ in range(chance.choice((1, 3, 9)))]
     types = {
         "carrier": pa.string(), "flight": pa.int32(), "note": pa.string(), "delay": pa.float64(), "raw": pa.binary(), "late": pa.bool_(),
         "big": pa.int64(), "more": pa.string(),
@@ -285,7 +285,7 @@ def _part(chance: Random) -> bytes:
 
 # ---- scans
 def _where(chance: Random) -> bytes:
-    return json.dumps([one for one in _conditions(chance) if "column" in one] or [{"column": "late", "op": "not_null"}]).encode()
+    return json.dumps([one for one in drawn_conditions(chance) if "column" in one] or [{"column": "late", "op": "not_null"}]).encode()
 
 
 def _read_where(data: bytes) -> bool:
@@ -294,7 +294,7 @@ def _read_where(data: bytes) -> bool:
 
 
 def _token(chance: Random) -> bytes:
-    return page_token(plan_scan(CODEC, ScanParameters(), None), CODEC.encode_json_row(_row(chance))[0]).encode()
+    return page_token(plan_scan(CODEC, ScanParameters(), None), CODEC.encode_json_row(drawn_row(chance))[0]).encode()
 
 
 def _read_token(data: bytes) -> bytes | None:

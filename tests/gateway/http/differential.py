@@ -86,11 +86,21 @@ class Door:
         self._config.load()
         self._kind, self._state = kind, ServerState()
 
+    @property
+    def tasks(self) -> set[asyncio.Task[None]]:
+        """Returns the requests under way."""
+        return self._state.tasks
+
+    def connect(self, wire: Wire) -> Any:
+        """Returns the protocol of a fresh connection."""
+        protocol = self._kind(self._config, self._state, {})
+        protocol.connection_made(wire)
+        return protocol
+
     async def converse(self, pieces: Iterator[bytes], lost: Exception | None = None) -> bytes:
         """Returns all that a fresh connection answers to `pieces`; it is half-closed behind them, and lost with `lost`."""
         wire = Wire()
-        protocol = self._kind(self._config, self._state, {})
-        protocol.connection_made(wire)
+        protocol = self.connect(wire)
         for piece in pieces:
             await self._settle(protocol, wire, reads=True)
             if protocol.transport.is_closing():
