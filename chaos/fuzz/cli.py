@@ -40,7 +40,8 @@ def main(given: Sequence[str]) -> int:
     chosen = parser.parse_args(given)
     targets = [target for target in targets_of(chosen.group) if chosen.only in target.name]
     if not targets:
-        parser.error(f"no target of {chosen.group} has {chosen.only!r} in its name")
+        sys.stderr.write(f"no target of {chosen.group} has {chosen.only!r} in its name\n")
+        return 2
     each = max(1, chosen.inputs // len(targets))
     started_s = time.monotonic()
     reports = [_shown(run(target, each, chosen.seed, first=chosen.first)) for target in targets]

@@ -66,22 +66,27 @@ def run(target: Target, inputs: int, seed: int, *, first: int = 0, seen: Callabl
     """Gives `inputs` inputs to the target, beginning with number `first`. `seen` hears how many are done, now and then."""
     report = Report(target.name)
     corpus = corpus_of(target, seed)
-    peak_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    before_kib = peak_kib()
     with _bounded():
         for number in range(first, first + inputs):
             data = drawn(target, corpus, seed, number)
             signal.setitimer(signal.ITIMER_VIRTUAL, STEP_S)
             finding = _judged(target, number, data, report)
             signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-            now_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-            if (now_kib - peak_kib) << 10 > MEMORY_BYTES:
-                finding = Finding(target.name, number, data, "memory", f"it took {(now_kib - peak_kib) >> 10} MiB of memory")
-            peak_kib = now_kib
+            now_kib = peak_kib()
+            if (now_kib - before_kib) << 10 > MEMORY_BYTES:
+                finding = Finding(target.name, number, data, "memory", f"it took {(now_kib - before_kib) >> 10} MiB of memory")
+            before_kib = now_kib
             if finding is not None:
                 report.note(finding)
             if not number & 0xFFF:
                 seen(report.inputs)
     return report
+
+
+def peak_kib() -> int:
+    """The most memory that this process ever had, which only grows."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
 def corpus_of(target: Target, seed: int) -> list[bytes]:

@@ -39,6 +39,7 @@ FRESH_AFTER = 400  # requests, or once the site serves no rows any more
 UNSERVED_MAX = 15
 KNOWN = 0.8  # share of the requests in which a name that exists takes the place of one that was drawn
 LIMITED = 0.02
+_OF_PEER = "POST /internal/v1/peer/{method}"  # passes on errors of any class, which the other site turns back into the same
 PATH_OF_ROWS = "/v1/tables/{table}/rows"
 
 
@@ -157,7 +158,7 @@ class Asking:
         if answered.broke:
             found.note(label, "broke", f"{answered.broke} {what}")
             return
-        if answered.status >= 500 and answered.status != 503:
+        if answered.status >= 500 and answered.status not in ((502, 503, 504) if label == _OF_PEER else (503,)):
             found.note(label, f"status {answered.status}", f"{answered.body[:300]!r} {what}")
         headers: dict[str, list[str]] = {}
         for name, value in answered.headers:
