@@ -7,6 +7,7 @@ rows, a barrier, a finished dry run and a receipt, whose names `known` has, and 
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -103,6 +104,7 @@ class Pair:
     def __exit__(self, *raised: object) -> None:
         self.world.end()
         self.loop.let_go()
+        gc.collect()  # what is left of streams complains here, and not later
         self._quiet.__exit__(None, None, None)
 
     @property

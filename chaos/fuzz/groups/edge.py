@@ -164,8 +164,8 @@ async def _conversed(kind: Any, config: uvicorn.Config, state: ServerState, data
     wire.protocol.connection_made(wire)
     client = _TlsClient(wire) if tls else None
     for piece in _pieces(chance, data):
-        await _until(lambda: not wire.paused or wire.closed)
-        if wire.closed:
+        await _until(lambda: not wire.paused or wire.closed or _waits(state))
+        if wire.closed or wire.paused:  # a stream of events never ends, and what comes behind it is not read
             break
         for part in [piece] if client is None else client.sealed(piece, chance):
             if not wire.closed:
