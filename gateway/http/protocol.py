@@ -102,6 +102,8 @@ class DoorProtocol(HttpToolsProtocol):
         elif self._lingers:
             self.places.end_lingering()
         super().connection_lost(exc)
+        self.pipeline.clear()
+        self.cycle, self.scope = None, {}  # type: ignore[assignment, typeddict-item]  # both refer to this: no collector is needed
 
     def eof_received(self) -> None:
         if self._arriving and not self.transport.is_closing():
