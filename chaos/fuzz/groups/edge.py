@@ -34,7 +34,7 @@ from gateway.tls.settings import HttpTlsSettings
 
 REST_S = 45.0  # longer than the site waits for the rest of a request, virtual
 PAIR_INPUTS = 5000  # then a fresh pair
-STATUSES = {200, 201, 202, 204, 304, 400, 401, 403, 404, 405, 406, 408, 409, 410, 412, 413, 415, 421, 422, 429, 431, 501, 503, 505}
+STATUSES = {100, 200, 201, 202, 204, 304, 400, 401, 403, 404, 405, 406, 408, 409, 410, 412, 413, 415, 421, 422, 429, 431, 501, 503, 505}
 
 
 def targets() -> list[Target]:

@@ -61,6 +61,7 @@ FOUND: list[tuple[str, str, bytes]] = [
     ("files", "address of a pair", b"http://[x,http://b"),
     ("files", "address of a pair", b"~nobody-of-this-name/operator.toml"),
     ("files", "watermark of RocksDB", bytes(23)),
+    ("files", "names in a log", "000000000003-00000007.00000\u0661".encode()),  # a digit, but none of ours
     ("identities", "JWT, its parts", b'{"alg":"EdDSA","kid":"k1"}\n{"iss":"https://id.example","aud":"twinlog","sub":"ann","exp":1'
                                      + b"0" * 400 + b"}"),
     ("identities", "client certificate", _certificate()),

@@ -180,6 +180,6 @@ async def test_a_lost_connection_is_gone_without_the_collector(certificates: Cer
             del protocol
             for reader, writer in streams:
                 writer.transport.abort() if is_reset else writer.close()
-            await until(lambda: all(one() is None for one in held))
+            await until(lambda: all(one() is None for one in held), 20)
     finally:
         gc.enable()
