@@ -1,6 +1,6 @@
 """`python -m chaos`: simulate the pair from seeds, break a pair of real processes (`run`, `matrix`, `soak`, `list`), replay one
-run of either from a file, judge a history by a second checker (`porcupine`), or run a real HDFS (`hdfs`) or PostgreSQL
-(`postgres`).
+run of either from a file, give inputs from a seed to all that reads bytes (`fuzz`), judge a history by a second checker
+(`porcupine`), or run a real HDFS (`hdfs`) or PostgreSQL (`postgres`).
 
 What always holds: the exit code is 1 when a promise breaks. `replay` of a report.json is of real processes, of any other file
 of the simulator. What one command alone needs is imported for that one.
@@ -35,6 +35,10 @@ def _main(given: list[str]) -> int:
         from chaos.harness.incident import cli as incident
 
         return incident.main(given[1:])
+    if command == ["fuzz"]:
+        from chaos.fuzz import cli as fuzz
+
+        return fuzz.main(given[1:])
     if command == ["porcupine"]:
         from chaos.porcupine import cli as porcupine
 

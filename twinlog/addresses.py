@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from twinlog.errors import ConfigError, InvalidInput, reason, words
-from twinlog.wire.json_objects import json_object
+from twinlog.wire.json_objects import json_object, toml_table
 from twinlog.wire.tls import Tls
 
 BOTH = "http://HOST:PORT,http://HOST:PORT"
@@ -34,7 +34,7 @@ def resolve_address(address: str | Mapping[str, str]) -> dict[str, str]:
         raise InvalidInput(f"which pair? give --config PAIR ({what}), or set TWINLOG_CONFIG")
     if is_address(address):
         return parse_address(address) if address.startswith("twinlog:") else _of_addresses(address)
-    path = Path(address).expanduser()
+    path = Path(os.path.expanduser(address))
     return _of_demo(path) if path.suffix == ".json" else _of_operator(path)
 
 
@@ -46,16 +46,16 @@ def resolve_tls(address: str | Mapping[str, str]) -> Tls:
     """
     found: dict[str, str] = {}
     if isinstance(address, str) and address and not is_address(address):
-        path = Path(address).expanduser()
+        path = Path(os.path.expanduser(address))
         table = _demo(path) if path.suffix == ".json" else _operator(path)
         given = {name: table[name] for name in Tls._fields if name in table}
         wrong = {name: f"is {value!r}, not a path" for name, value in given.items() if not isinstance(value, str)}
         if wrong:
             raise _faulty(path, wrong, "the path of a PEM file")
-        found = {name: str(path.resolve().parent / Path(value).expanduser()) for name, value in given.items()}
+        found = {name: str(path.resolve().parent / os.path.expanduser(value)) for name, value in given.items()}
     for name in Tls._fields:
         if value := os.environ.get(f"TWINLOG_{name.upper()}"):
-            found[name] = str(Path(value).expanduser())
+            found[name] = os.path.expanduser(value)
     return Tls(**found)
 
 
@@ -67,7 +67,7 @@ def address_token(address: str | Mapping[str, str]) -> str:
     """
     if not isinstance(address, str) or not address or is_address(address):
         return ""
-    path = Path(address).expanduser()
+    path = Path(os.path.expanduser(address))
     try:
         said = (_demo(path) if path.suffix == ".json" else _operator(path)).get("token")
     except (InvalidInput, ConfigError):
@@ -76,7 +76,7 @@ def address_token(address: str | Mapping[str, str]) -> str:
         return ""
     kind, _, name = str(said).partition(":")
     if kind == "file" and name:
-        return f"file:{path.parent / Path(name).expanduser()}"
+        return f"file:{path.parent / os.path.expanduser(name)}"
     if kind == "env" and os.environ.get(name):
         return os.environ[name]
     problem = f"refers to the variable {name}, which is not set" if kind == "env" else "is a secret in plain text"
@@ -91,9 +91,9 @@ def is_address(text: str) -> bool:
 
 def parse_address(address: str) -> dict[str, str]:
     """Site -> url of `twinlog://PAIR?a=http://...&b=http://...`. Raises InvalidInput."""
-    parts = urlsplit(address)
-    urls = dict(parse_qsl(parts.query))
-    if parts.scheme != "twinlog" or not urls or not all(_is_http(url) for url in urls.values()):
+    scheme, _, rest = address.partition(":")
+    urls = dict(parse_qsl(rest.partition("#")[0].partition("?")[2]))
+    if scheme != "twinlog" or not urls or not all(_is_http(url) for url in urls.values()):
         raise InvalidInput(f"{address!r} is no logical address: write {LOGICAL}")
     return urls
 
@@ -126,10 +126,8 @@ def _no_demo(path: Path, error: Exception) -> InvalidInput:
 
 def _operator(path: Path) -> dict[str, Any]:
     """Raises ConfigError."""
-    import tomllib
-
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return toml_table(path.read_bytes())
     except OSError as error:
         raise _faulty(path, {"": f"cannot be read: {reason(error)}"}) from error
     except ValueError as error:
@@ -172,5 +170,8 @@ def _faulty(
 
 
 def _is_http(url: str) -> bool:
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # a bracket that is not closed, or holds no address
+        return False
     return parts.scheme in ("http", "https") and bool(parts.hostname)

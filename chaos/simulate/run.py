@@ -151,7 +151,7 @@ class Run:
 
     def _execute(self) -> Result:
         internal: list[str] = []
-        with _quiet(internal), watched() as broken:
+        with quiet(internal), watched() as broken:
             try:
                 self.loop.run(self._main(), steps_max=STEPS_MAX)
             except Stuck as error:
@@ -390,12 +390,12 @@ class Run:
 
 def collect() -> None:
     """Let the tasks of killed processes go. Their `finally` blocks run now, to no effect, and may complain."""
-    with _quiet([]):
+    with quiet([]):
         gc.collect()
 
 
 @contextmanager
-def _quiet(internal: list[str]) -> Iterator[None]:
+def quiet(internal: list[str]) -> Iterator[None]:
     """No log line, and no word about the tasks of processes that were killed: they end with the run. What the product logs
     with a traceback it had not foreseen, and survived: that goes to `internal`."""
     def keep(_: object, __: str, event: MutableMapping[str, Any]) -> NoReturn:

@@ -15,6 +15,7 @@ from cryptography.x509.oid import NameOID
 from gateway.access.authenticator import Presented, Proof, refused
 from gateway.access.caller import Caller
 from gateway.access.grants import joined, parse_grants
+from gateway.tls.contexts import UNREADABLE
 from twinlog.errors import words
 
 SITE_SCHEME = "twinlog://"  # of the SAN URI by which a site is known
@@ -38,7 +39,7 @@ class Certificates:
         try:
             certificate = x509.load_pem_x509_certificate(presented.certificates[0].encode())
             names = list(_names(certificate))
-        except ValueError as error:
+        except UNREADABLE as error:
             raise refused(f"the client certificate cannot be read: {words(error)}") from error
         if any(name.startswith(f"uri:{SITE_SCHEME}") for name in names):
             raise refused("the certificate is a site's, which is no client")

@@ -15,10 +15,11 @@ from typing import Any, NamedTuple
 import httpx
 import jwt
 import structlog
+from cryptography.exceptions import UnsupportedAlgorithm
 
 from gateway.access.authenticator import refused
 from gateway.access.settings import OidcSettings
-from twinlog.decoding import OBJECT, decoded
+from twinlog.decoding import OBJECT, UNDECODABLE, decoded
 from twinlog.errors import ConfigError, Unavailable, reason, words
 
 RETRY_S = 10.0
@@ -39,7 +40,7 @@ def read_keys(data: bytes) -> dict[str, Key]:
         document = decoded(OBJECT, data, ValueError)
         algorithms = {str(key.get("kid")): key.get("alg") for key in document["keys"]}
         found = jwt.PyJWKSet.from_dict(document)
-    except (jwt.PyJWTError, ValueError, TypeError, AttributeError, KeyError) as error:
+    except (jwt.PyJWTError, UnsupportedAlgorithm, *UNDECODABLE, AttributeError, KeyError) as error:
         raise ValueError(f"it is no set of keys (JWKS): {words(error)}") from error
     return {
         (kid := str(key.key_id)): Key(key.key, algorithms.get(kid)) for key in found.keys if key.public_key_use in (None, "sig")

@@ -17,6 +17,7 @@ from gateway.access.caller import Caller
 from gateway.access.grants import Grants, joined, parse_grants
 from gateway.access.jwks import Keys
 from gateway.access.settings import OidcSettings
+from twinlog.decoding import UNDECODABLE
 from twinlog.errors import words
 
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
@@ -55,12 +56,13 @@ class Oidc:
                 token, key.public, algorithms=[algorithm], audience=self._settings.audience, issuer=self._settings.issuer,
                 leeway=LEEWAY_S, options={"require": ["exp", "iss", "aud", "sub"]},
             )
-        except (jwt.PyJWTError, ValueError, TypeError) as error:
+            until_s = float(claims["exp"]) + LEEWAY_S
+        except (jwt.PyJWTError, *UNDECODABLE) as error:  # the library reads JSON by itself
             raise refused(f"the token of the issuer does not hold: {words(error)[:200]}") from error
         name = claims["sub"]
         if not isinstance(name, str) or not name.isprintable() or not 1 <= len(name) <= NAME_LENGTH_MAX:
             raise refused("the subject of the token is no text of printable characters, or too long")
-        return Proof(Caller(name, "oidc", self._granted(claims.get(self._settings.claim))), float(claims["exp"]) + LEEWAY_S)
+        return Proof(Caller(name, "oidc", self._granted(claims.get(self._settings.claim))), until_s)
 
     def _granted(self, values: object) -> Grants:
         listed = [values] if isinstance(values, str) else values if isinstance(values, list) else []

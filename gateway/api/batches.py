@@ -24,6 +24,7 @@ from gateway.api.request import (
     MSGPACK,
     NDJSON,
     VERSION_DIGITS_MAX,
+    VERSION_MAX,
     Head,
     body_too_large,
     canonical_document,
@@ -256,12 +257,11 @@ def _conditions(codec: RowCodec, key: bytes, sent: list[dict[str, Any]], native:
 
 
 def _version(sent: object) -> int | None:
-    """Returns the version that a condition names, as decimal text or as a number; None where it is neither."""
-    if type(sent) is int:
-        return sent
+    """Returns the version that a condition names, as decimal text or as a number; None where it is neither, and for a number
+    that no version is."""
     if isinstance(sent, str) and sent.isascii() and sent.isdigit() and len(sent) <= VERSION_DIGITS_MAX:
-        return int(sent)
-    return None
+        sent = int(sent)
+    return sent if type(sent) is int and 0 <= sent <= VERSION_MAX else None
 
 
 # ---- calls

@@ -19,6 +19,7 @@ from gateway.config.reading import effective
 from remote_log.dfs.hdfs.jvm import end_process
 from twinlog.cli import completion
 from twinlog.terminal import EXIT_CODES, ConfigOption, JsonOption, endings, out, print_json, verb
+from twinlog.wire.json_objects import toml_table
 
 app = typer.Typer(rich_markup_mode="rich")
 endings.append(end_process)  # a process in which Java runs ends at once when its work is done
@@ -140,10 +141,8 @@ def log_level(
 
 def _load(path: Path) -> SiteConfig | OperatorConfig:
     """A site's configuration, or an operator's, which has a [sites] section and no `site`."""
-    import tomllib
-
     try:
-        table = tomllib.loads(path.expanduser().read_text(encoding="utf-8"))
+        table = toml_table(path.expanduser().read_bytes())
     except (OSError, ValueError):
         table = {}
     return load_operator_config(path) if "sites" in table else load_site_config(path)

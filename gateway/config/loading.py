@@ -7,7 +7,6 @@ key with its file (or environment variable), the problem and what is allowed. So
 from __future__ import annotations
 
 import os
-import tomllib
 import types
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -22,12 +21,12 @@ from remote_log.dfs.opening import DfsSettings
 from switchover.monitor.findings import Thresholds
 from twinlog.addresses import is_address
 from twinlog.errors import ConfigError, reason, words
+from twinlog.wire.json_objects import toml_table
 from twinlog.wire.token import TOKEN_VARIABLE
 
 POSTGRESQL = "postgresql+psycopg://USER@HOST:PORT/DATABASE"
 SQL_KEY_BYTES_MAX = 2560
 _T = TypeVar("_T")
-
 
 def load_site_config(path: Path, environ: Mapping[str, str] | None = None) -> SiteConfig:
     """The site's configuration. Raises ConfigError with every fault. `environ`: the process's own by default."""
@@ -65,14 +64,14 @@ def check_pair_at(address: str) -> Callable[[str], None]:
 def _load(cls: type[_T], path: Path, environ: Mapping[str, str], check: Callable[[Any, Fault], None]) -> _T:
     if is_address(str(path)):
         raise ConfigError(f"{path} is an address; here a file is wanted: the configuration of a site, or an operator's")
-    path = path.expanduser().resolve()
+    path = Path(os.path.expanduser(path)).resolve()
     reader = Reader(path, environ)
     config: _T | None = None
     try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
+        table = toml_table(path.read_bytes())
     except OSError as error:
         reader.fault("", f"cannot be read: {reason(error)}", "a TOML file")
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:
         reader.fault("", f"is not TOML: {words(error)}", "a TOML file")
     else:
         if cls is SiteConfig and "sites" in table and "site" not in table:

@@ -165,7 +165,7 @@ class Reader:
                 raise ValueError(f"refers to the environment variable {name}, which is not set")
             return self.environ[name]
         if scheme == "file":
-            path = (self.file.parent / Path(name).expanduser()).resolve()
+            path = (self.file.parent / os.path.expanduser(name)).resolve()
             try:
                 return path.read_text(encoding="utf-8").strip()
             except (OSError, UnicodeDecodeError) as error:
@@ -239,7 +239,7 @@ class _Rule:
             raise ValueError(f"is {raw!r}")
         if self.is_url and raw:
             _check_http_url(raw)
-        return Path(raw).expanduser() if self.kind is Path else raw
+        return Path(os.path.expanduser(raw)) if self.kind is Path else raw
 
     def _list(self, raw: Any, *, is_text: bool) -> tuple[str, ...]:
         found = self.texts(raw, is_text=is_text)

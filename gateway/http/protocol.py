@@ -71,6 +71,7 @@ class DoorProtocol(HttpToolsProtocol):
         self._frame_bytes = 0  # of a chunked body: what came, less the body and a frame for each chunk
         self._explained = 0  # of the piece that is being parsed: its body, and these frames
         self._is_upgrade = False  # the parser stops behind this head
+        self._running: Any = None  # the request that the application has; `cycle` is the last one that came
         self._held = b""  # came behind pipelined requests, and waits for them
         self._followed_since: float | None = None  # since this moment the answer is a stream of events
         self._idle_s: float | None = None  # since this moment nothing is asked; None: a request is under way
@@ -89,6 +90,10 @@ class DoorProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._disarm()
+        running, self._running = self._running, None
+        if running is not None and not running.response_complete:
+            running.disconnected = True
+            running.message_event.set()
         self._unset_keepalive_if_required()  # uvicorn leaves it when a client resets, and it holds the last body for its time
         self._wire.let_go()
         self._held = b""
@@ -97,6 +102,8 @@ class DoorProtocol(HttpToolsProtocol):
         elif self._lingers:
             self.places.end_lingering()
         super().connection_lost(exc)
+        self.pipeline.clear()
+        self.cycle, self.scope = None, {}  # type: ignore[assignment, typeddict-item]  # both refer to this: no collector is needed
 
     def eof_received(self) -> None:
         if self._arriving and not self.transport.is_closing():
@@ -252,6 +259,12 @@ class DoorProtocol(HttpToolsProtocol):
                 self._refuse_and_stop(431)
         self._is_upgrade = self.parser.should_upgrade()
         return not self._is_upgrade
+
+    def _start_asgi_task(self, cycle: Any, app: Any) -> None:
+        """As uvicorn's, which tells a lost connection to the last request alone: a stream with a request behind it would never
+        end."""
+        self._running = cycle
+        super()._start_asgi_task(cycle, app)
 
     def on_body(self, body: bytes) -> None:
         self._count(body)

@@ -13,11 +13,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
 
 from gateway.tls.settings import HttpTlsSettings, PeerHttpSettings
 from twinlog.errors import ConfigError, reason
 
 _HTTP = ["http/1.1"]
+UNREADABLE = (  # what the library says of certificates that are none, or of a form that it does not know
+    ValueError, TypeError, x509.DuplicateExtension, x509.InvalidVersion, x509.UnsupportedGeneralNameType, UnsupportedAlgorithm,
+)
 
 
 class TlsFault(NamedTuple):
@@ -181,7 +185,7 @@ def _content_problem(key: str, content: bytes, now: datetime) -> str:
         return _crl_problem(content, now)
     try:
         problems = [_date_problem(each, now) for each in x509.load_pem_x509_certificates(content)]
-    except ValueError:
+    except UNREADABLE:
         return "holds no certificate (PEM)"
     if key != "certificate" and "" in problems:
         return ""  # of a bundle some may be over: OpenSSL judges each
@@ -199,7 +203,7 @@ def _date_problem(certificate: x509.Certificate, now: datetime) -> str:
 def _crl_problem(content: bytes, now: datetime) -> str:
     try:
         crl = x509.load_pem_x509_crl(content)
-    except ValueError:
+    except UNREADABLE:
         return "holds no list of revoked certificates (PEM)"
     if crl.next_update_utc is not None and now > crl.next_update_utc:
         return f"is over since {_moment(crl.next_update_utc)}: with it every certificate would be refused"

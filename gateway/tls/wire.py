@@ -15,6 +15,7 @@ import ssl
 from contextlib import suppress
 from typing import Any
 
+_NOBODY = asyncio.Protocol()  # the door of a lost connection: the two no longer refer to each other, and need no collector
 READ_BYTES = 1 << 14  # the most that a record has, and OpenSSL gives at once
 
 
@@ -132,7 +133,8 @@ class TlsWire(asyncio.Transport, asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._is_shut = self._is_ended = True
-        self._door.connection_lost(exc)
+        door, self._door = self._door, _NOBODY
+        door.connection_lost(exc)
 
     def _shut(self) -> None:
         """Says that nothing follows."""

@@ -8,7 +8,6 @@ secrets by reference, TWINLOG_<SECTION>__<KEY> over the file given first); wheth
 from __future__ import annotations
 
 import os
-import tomllib
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -25,6 +24,7 @@ from twinlog.addresses import is_address, resolve_tls
 from twinlog.decoding import decoded
 from twinlog.errors import ConfigError, InvalidInput, PeerError, reason, words
 from twinlog.sites import Sites
+from twinlog.wire.json_objects import toml_table
 from twinlog.wire.tls import Tls
 
 PREFIX = "TWINLOG_"
@@ -92,8 +92,8 @@ def _of_addresses(address: str) -> AuditedPair:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        text = path.read_text(encoding="utf-8")
-        found = decoded(msgspec.json.decode if path.suffix == ".json" else tomllib.loads, text, ValueError)
+        content = path.read_bytes()
+        found = decoded(msgspec.json.decode, content, ValueError) if path.suffix == ".json" else toml_table(content)
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {reason(error)}; give --config FILE of a site or of a demo") from error
     except ValueError as error:

@@ -44,8 +44,8 @@ HEADER_BYTES = _HEADER.size
 _CRC_OFFSET = HEADER_BYTES - 4
 _KEY = struct.Struct(f"<{KEY_ID_BYTES_MAX}s{WRAPPED_BYTES}sI")
 HEADER_BYTES_MAX = HEADER_BYTES + _KEY.size  # of an encrypted segment: what is read to see any header
-_WAL_NAME = re.compile(r"(\d{12})-(\d{8})")
-_REMOTE_NAME = re.compile(r"(\d{12}-\d{8})\.(\d{6})")
+_WAL_NAME = re.compile(r"([0-9]{12})-([0-9]{8})")
+_REMOTE_NAME = re.compile(r"([0-9]{12}-[0-9]{8})\.([0-9]{6})")
 _NO_PAIR = bytes(8)
 _ZEROS = bytes(1 << 16)
 _REMEDY = "restore the file from a copy, or rejoin this site from the other one"
@@ -185,10 +185,12 @@ def parse_header(data: bytes) -> SegmentHeader:
         )
     if bits > _ALIGNMENT_BITS_MAX:
         raise LogError(f"segment alignment 2^{bits} is not known to this release (it knows 2^{_ALIGNMENT_BITS_MAX} at most)")
+    named = wal.rstrip(b"\0")
+    if not named.isascii():
+        raise BrokenHeader("the segment header names no WAL segment", offset=0)
     whose = pair.hex() if pair != _NO_PAIR else ""
     key_id, data_key = _parse_key(data) if version == ENCRYPTED_VERSION else ("", b"")
-    name = wal.rstrip(b"\0").decode("ascii")
-    header = SegmentHeader(log, epoch, first_seq, name, 1 << bits, whose, key_id, data_key)
+    header = SegmentHeader(log, epoch, first_seq, named.decode("ascii"), 1 << bits, whose, key_id, data_key)
     if data[HEADER_BYTES_MAX if key_id else HEADER_BYTES : header.begin].strip(b"\0"):
         raise BrokenHeader("something other than zeros stands between the segment header and the first frame", offset=0)
     return header

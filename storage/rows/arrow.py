@@ -29,6 +29,7 @@ from twinlog.errors import InvalidInput, MalformedBody, TooLarge, words
 
 DECODED_BYTES_MAX = 32 << 20
 _END_MARK_BYTES = 8
+_VIEW_BYTES = 16
 _SWAPPED = {8: "q", 4: "i"}  # array type codes by width
 
 
@@ -109,8 +110,8 @@ def _decoded_bytes(array: pa.Array) -> int:
 
 def _view_bytes(array: pa.Array) -> int:
     """Returns the length of all values: any number of views may show the same bytes. A view is 16 bytes, its length first."""
-    words = memoryview(array.buffers()[1]).cast("B").cast("i")
-    lengths = words[4 * array.offset : 4 * (array.offset + len(array)) : 4].tolist()
+    views = memoryview(array.buffers()[1]).cast("B")[_VIEW_BYTES * array.offset : _VIEW_BYTES * (array.offset + len(array))]
+    lengths = views.cast("i")[::4].tolist()  # the buffer may be longer, by any number of bytes
     if array.null_count:
         return sum(length for length, valid in zip(lengths, array.is_valid().to_pylist(), strict=True) if valid)
     return sum(lengths)

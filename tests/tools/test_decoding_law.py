@@ -22,7 +22,7 @@ HERE = "twinlog/decoding.py"
 WITHOUT_MSGSPEC = "twinlog/wire/json_objects.py"  # for commands that do not wait for its import
 DECODES = {
     "msgspec.json.decode", "msgspec.msgpack.decode", "msgspec.json.Decoder", "msgspec.msgpack.Decoder", "msgspec.convert",
-    "json.loads",
+    "json.loads", "tomllib.loads", "tomllib.load",
 }
 ERRORS = {"MsgspecError", "DecodeError", "ValidationError", "JSONDecodeError"}
 OUR_OWN = {"gateway/api/openapi.py"}  # examples that it encoded in the line before
@@ -80,7 +80,7 @@ def test_the_house_keeps_the_law(breaches_in: Callable[[Path, list[Path]], list[
 
 @pytest.mark.parametrize("source", [
     "import msgspec\nx = msgspec.json.decode(b'')", "import msgspec\nx = msgspec.convert({}, int)",
-    "import json\njson.loads('')",
+    "import json\njson.loads('')", "import tomllib\ntomllib.loads('')",
     "import msgspec\n_decode = msgspec.msgpack.Decoder(int).decode\n_decode(b'')",
     "import msgspec\n_d = msgspec.msgpack.Decoder(int)\n_d.decode(b'')",
     "import msgspec\nmsgspec.json.Decoder(int).decode(b'')", "from twinlog.decoding import OBJECT\nOBJECT(b'')",

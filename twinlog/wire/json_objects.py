@@ -1,4 +1,4 @@
-"""JSON objects from bytes, by the standard library: for the commands of a failover, which do not wait for msgspec.
+"""JSON objects and TOML tables from bytes, by the standard library: commands of a failover do not wait for msgspec.
 
 This module is pure.
 """
@@ -18,6 +18,16 @@ def json_object(data: bytes) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise ValueError(f"it is no JSON object but {type(found).__name__}")
     return found
+
+
+def toml_table(data: bytes) -> dict[str, Any]:
+    """The table that a TOML file is. Raises ValueError for everything else."""
+    import tomllib
+
+    try:
+        return tomllib.loads(data.decode())
+    except RecursionError:
+        raise ValueError("it is nested too deep") from None
 
 
 def _no_number(name: str) -> None:

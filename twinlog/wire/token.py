@@ -41,7 +41,7 @@ class Token:
     def __init__(self, source: str, urls: Iterable[str]) -> None:
         """Raises InvalidInput, ConfigError."""
         self._origins = {_origin(url) for url in urls}
-        self._file = Path(source.removeprefix(FILE)).expanduser() if source.startswith(FILE) else None
+        self._file = Path(os.path.expanduser(source.removeprefix(FILE))) if source.startswith(FILE) else None
         self._lock = threading.Lock()
         self._seen: tuple[int, int, int] | None = None
         self._looked_s = 0.0

@@ -1,4 +1,4 @@
-"""The route of the other site's calls: bytes in, bytes out; the caller turns problems back into the same errors."""
+"""The route of the other site's calls: bytes in, bytes out; the caller turns problems, of any kind, back into the same errors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from starlette.responses import Response
 from gateway.api import openapi as api
 from gateway.api.api_context import BODY_HOLD
 from gateway.api.body_budget import BodyHold
-from gateway.api.problems import Answer
+from gateway.api.problems import PROBLEMS, Answer
 from gateway.api.request import MSGPACK, expect_type, read_body
 from gateway.api.routes.common import context_of, head_of, to_response
 
@@ -24,7 +24,7 @@ def router() -> APIRouter:
 
     @routes.post(
         "/peer/{method}", operation_id="callPeer", summary="Call a method of the other site", responses=api.answers(
-            {200: api.raw_answer("a msgpack map", MSGPACK)}, 400, 404, 408, 409, 413, 415, 429, 503
+            {200: api.raw_answer("a msgpack map", MSGPACK)}, 408, 415, *(row.status for row in PROBLEMS.values())
         ),
         openapi_extra={"requestBody": {"content": {MSGPACK: {"schema": {"type": "string", "format": "binary"}}}}},
     )

@@ -28,7 +28,7 @@ import msgspec
 from storage.engine import EngineState, EpochEntry, RequestOutcome, Table
 from storage.engines.entries.write import VERSION_BYTES, EngineWrite
 from twinlog.decoding import decoded
-from twinlog.errors import EngineFailed
+from twinlog.errors import EngineFailed, words
 
 FORMAT = b"2"
 FORMAT_KEY = b"\x00format"
@@ -163,8 +163,11 @@ def pack_applied(seq: int, epoch: int, timestamp: int) -> bytes:
 
 
 def unpack_applied(stored: bytes) -> tuple[int, int, int]:
-    """Applied sequence, its epoch, largest hybrid timestamp."""
-    seq, epoch, timestamp = _applied.unpack(stored)
+    """Applied sequence, its epoch, largest hybrid timestamp. Raises EngineFailed."""
+    try:
+        seq, epoch, timestamp = _applied.unpack(stored)
+    except struct.error as error:
+        raise _damaged(words(error)) from error
     return seq, epoch, timestamp
 
 

@@ -3,8 +3,9 @@
 It draws conversations, each of some requests on one connection, and holds them with five doors that have the same history:
 hot and plain, each with the bytes in one piece and cut at drawn places or at every byte; and one that gets each request in its
 plainest form, one after the other: with its length, without `Upgrade`, extensions and trailers. All five must give the same
-answers and keep the same rows, and what is broken gets one refusal, which is the last answer. No socket is involved, so that a
-piece is a piece and nothing depends on time. drawing.py draws.
+answers and keep the same rows, and what is broken gets one refusal, which is the last answer. In every other conversation the
+doors have a gate, and the requests show tokens: right ones of many grants, one that comes and goes, and what is none. No socket
+is involved, so that a piece is a piece and nothing depends on time. drawing.py draws.
 """
 
 from __future__ import annotations
@@ -16,11 +17,18 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, ClassVar
 
 import uvicorn
 from uvicorn.server import ServerState
 
+from gateway.access.gate import Gate
+from gateway.access.limits import LimitSettings
+from gateway.access.token_file import TokenFile
+from gateway.access.tokens import TokenList, with_token, write_tokens
 from gateway.http.app import build_app
 from gateway.http.hot_path import hot_protocol
 from gateway.http.places import Places
@@ -28,10 +36,12 @@ from gateway.http.protocol import ConnectionLimits, DoorProtocol
 from gateway.service.http_settings import HttpSettings
 from tests.gateway.dict_service import DictService
 from tests.gateway.door_client import FLIGHTS
-from tests.gateway.http.drawing import Header, cut, draw_request
+from tests.gateway.http.drawing import Header, cut, draw_authorization, draw_request
 
 Answered = tuple[int, tuple[Header, ...], bytes]
 TURNS_MAX = 1_000_000
+CHANGE_EVERY = 20  # conversations: then the file of tokens changes
+NOW = datetime(2026, 11, 24, 12, tzinfo=UTC)
 SETTINGS = HttpSettings(allowed_hosts=("door.example",), cors_origins=("https://app.example",))
 
 
@@ -71,26 +81,39 @@ class Wire:
 
 
 class Door:
-    """A site's door over a service of its own, without a server."""
+    """A site's door over a service of its own, without a server; with a gate, if there is a file of tokens."""
 
-    def __init__(self, *, hot: bool, limits: ConnectionLimits | None = None) -> None:
+    def __init__(self, *, hot: bool, limits: ConnectionLimits | None = None, tokens: Path | None = None) -> None:
         self.service, self._hot = DictService(), hot
+        self.gate = None if tokens is None else Gate(
+            [TokenFile(tokens, NOW.timestamp)], LimitSettings(), wall_s=NOW.timestamp, now_s=time.perf_counter, sleep=_at_once
+        )
         self._limits = limits or ConnectionLimits()
 
     async def open(self) -> None:
         await self.service.tables.create(FLIGHTS)
-        app = build_app(self.service.ports, SETTINGS, now_s=time.perf_counter, new_id=lambda: "incident-1")
+        app = build_app(self.service.ports, SETTINGS, now_s=time.perf_counter, new_id=lambda: "incident-1", gate=self.gate)
         plain = type("Plain", (DoorProtocol,), {"limits": self._limits, "places": Places(100, 100)})
         kind = hot_protocol(app, self._limits) if self._hot else plain
         self._config = uvicorn.Config(app, http=kind, ws="none", lifespan="off", log_config=None, access_log=False)
         self._config.load()
         self._kind, self._state = kind, ServerState()
 
+    @property
+    def tasks(self) -> set[asyncio.Task[None]]:
+        """Returns the requests under way."""
+        return self._state.tasks
+
+    def connect(self, wire: Wire) -> Any:
+        """Returns the protocol of a fresh connection."""
+        protocol = self._kind(self._config, self._state, {})
+        protocol.connection_made(wire)
+        return protocol
+
     async def converse(self, pieces: Iterator[bytes], lost: Exception | None = None) -> bytes:
         """Returns all that a fresh connection answers to `pieces`; it is half-closed behind them, and lost with `lost`."""
         wire = Wire()
-        protocol = self._kind(self._config, self._state, {})
-        protocol.connection_made(wire)
+        protocol = self.connect(wire)
         for piece in pieces:
             await self._settle(protocol, wire, reads=True)
             if protocol.transport.is_closing():
@@ -153,35 +176,81 @@ def answers(data: bytes, methods: list[bytes]) -> list[Answered]:
     return found
 
 
+class Callers:
+    """Tokens of different grants in one file, which all doors with a gate read. One of them comes and goes."""
+
+    GRANTS: ClassVar[dict[str, list[str]]] = {
+        "both": ["reader:*", "writer:*"], "reader": ["reader:fl*"], "writer": ["writer:flights"], "nothing": [],
+        "elsewhere": ["reader:orders", "writer:orders"], "admin": ["admin:*", "operator"], "revocable": ["reader:*", "writer:*"],
+    }
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "tokens.json"
+        self.tokens = {name: f"twinlog_{name}" for name in (*self.GRANTS, "expired")}
+        self._has_all = False
+
+    def change(self) -> None:
+        """Revokes the token that comes and goes, or makes it again."""
+        self._has_all = not self._has_all
+        found = with_token(TokenList(), "expired", "twinlog_expired", ["reader:*"], NOW - timedelta(2), NOW - timedelta(1))
+        for name, grants in self.GRANTS.items():
+            if self._has_all or name != "revocable":
+                found = with_token(found, name, self.tokens[name], grants, NOW, None)
+        self.path.write_bytes(write_tokens(found))
+        self.path.chmod(0o600)
+
+
 @dataclass
 class Fuzzer:
-    """Compares conversation after conversation. `requests`, `refused`: how many requests were sent, and answered with 4xx."""
+    """Compares conversation after conversation; in every other one the doors have a gate, and requests show who asks.
+    `requests`, `refused`: how many requests were sent, and answered with 4xx; `unknown`: with 401. `folder` is for the file of
+    tokens."""
 
     seed: int
+    folder: Path
     requests: int = 0
     refused: int = 0
+    unknown: int = 0
 
     async def open(self) -> None:
-        self._doors = {
-            name: Door(hot=name.startswith("hot")) for name in ("hot", "hot in pieces", "plain", "plain in pieces", "plainest")
-        }
-        for door in self._doors.values():
+        self._callers = Callers(self.folder)
+        self._callers.change()
+        self._open_doors, self._guarded_doors = [
+            {
+                name: Door(hot=name.startswith("hot"), tokens=tokens)
+                for name in ("hot", "hot in pieces", "plain", "plain in pieces", "plainest")
+            } for tokens in (None, self._callers.path)
+        ]
+        for door in (*self._open_doors.values(), *self._guarded_doors.values()):
             await door.open()
+
+    async def _change_callers(self) -> None:
+        self._callers.change()
+        for door in self._guarded_doors.values():
+            assert door.gate is not None
+            await door.gate.refresh()
 
     async def converse(self, number: int) -> None:
         """Holds one conversation with every door. Raises AssertionError that shows it, and where they differ."""
         rng = random.Random(f"{self.seed} {number}")
         count = rng.choice((1, 1, 2, 3, 6, 30))
         drawn = [draw_request(rng, last=place == count - 1) for place in range(count)]
+        is_guarded = bool(number % 2)
+        doors = self._guarded_doors if is_guarded else self._open_doors
+        if number % CHANGE_EVERY == 0:
+            await self._change_callers()
+        for request in drawn if is_guarded else ():
+            request.headers += draw_authorization(rng, self._callers.tokens)
         methods = [request.method for request in drawn]
         whole = b"".join(request.drawn() for request in drawn)
         pieces = cut(rng, whole)
         sent = {"hot": [whole], "plain": [whole], "hot in pieces": pieces, "plain in pieces": pieces}
-        got = {name: answers(await self._doors[name].converse(iter(data)), methods) for name, data in sent.items()}
+        got = {name: answers(await doors[name].converse(iter(data)), methods) for name, data in sent.items()}
         plainest = [request.plainest() for request in drawn if not request.broken]
-        got["plainest"] = answers(await self._doors["plainest"].converse(iter(plainest)), methods)
+        got["plainest"] = answers(await doors["plainest"].converse(iter(plainest)), methods)
         self.requests += count
         self.refused += sum(status >= 400 for status, _, _ in got["hot"])
+        self.unknown += sum(status == 401 for status, _, _ in got["hot"])
         if drawn[-1].broken:
             refusals = got["hot"][len(got["plainest"]) :]
             if len(got["plainest"]) == count - 1 and not any(is_last(one) for one in got["plainest"][-1:]):
@@ -193,7 +262,7 @@ class Fuzzer:
         for name, found in got.items():
             if found != got["hot"]:
                 raise AssertionError(_difference(self.seed, number, whole, got["hot"], name, found))
-        rows = [await door.rows() for door in self._doors.values()]
+        rows = [await door.rows() for door in doors.values()]
         if any(one != rows[0] for one in rows):
             raise AssertionError(f"seed {self.seed}, conversation {number}: other rows behind {whole[:3000]!r}")
 
@@ -214,13 +283,18 @@ def _difference(seed: int, number: int, sent: bytes, hot: list[Answered], name: 
 
 async def run(requests: int, seed: int) -> Fuzzer:
     """Compares until so many requests were sent. Raises AssertionError."""
-    fuzzer = Fuzzer(seed)
-    await fuzzer.open()
-    number = 0
-    while fuzzer.requests < requests:
-        await fuzzer.converse(number)
-        number += 1
+    with TemporaryDirectory(prefix="twinlog-fuzz-") as folder:
+        fuzzer = Fuzzer(seed, Path(folder))
+        await fuzzer.open()
+        number = 0
+        while fuzzer.requests < requests:
+            await fuzzer.converse(number)
+            number += 1
     return fuzzer
+
+
+async def _at_once(seconds: float) -> None:
+    """In the place of a sleep."""
 
 
 def main() -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import random
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import msgspec
@@ -21,6 +22,7 @@ UPGRADES = [
     [(b"upgrade", b"TLS/1.0, x/2"), (b"connection", b"keep-alive, Upgrade")],
 ]
 TRAILERS = [
+    [(b"Authorization", b"Bearer twinlog_nobody")],
     [(b"If-Match", b'"1"')], [(b"Idempotency-Key", b"trailer")], [(b"If-None-Match", b"*"), (b"Content-Type", b"text/html")],
     [(b"Accept", b"application/x-msgpack")], [(b"X-Other", b"y" * 300)],
 ]
@@ -161,6 +163,24 @@ class Drawn:
 def _head(line: list[bytes], headers: list[Header], gap: bytes = b" ", space: Header = (b" ", b"")) -> bytes:
     fields = (b"%b:%b%b%b\r\n" % (name, space[0], value, space[1]) for name, value in headers)
     return b"%b\r\n%b\r\n" % (gap.join(line), b"".join(fields))
+
+
+def draw_authorization(rng: random.Random, tokens: Mapping[str, str]) -> list[Header]:
+    """Returns the headers by which a request says who asks: mostly one good one, or none, or what is none."""
+    if rng.random() < 0.1:
+        return []
+    values = [token.encode() for token in tokens.values()]
+    good = rng.choice(values)
+    forms = [b"Bearer " + good] * 14 + [
+        b"bearer " + good, b"BEARER " + good, b"Bearer  " + good, b"Bearer\t" + good, b"Bearer" + good, b"Bearer", b"Bearer ", b"",
+        good, b"Basic YTpi", b"Bearer " + good[:-1], b"Bearer " + good + b"x", b"Bearer " + good + b" " + good, b"Bearer \xff",
+        b"Bearer " + good + b"\xc3\xa9", b"Bearer " + good.upper(), b"Bearer twinlog_nobody", b"Bearer a.b.c", b"Bearer .." ,
+        b"Bearer " + b"t" * 17_000, b"Bearer " + good + b", Bearer " + good, b"Bearer, " + good, b'Bearer "' + good + b'"',
+    ]
+    headers = [(rng.choice((b"Authorization", b"authorization", b"AUTHORIZATION")), rng.choice(forms))]
+    if rng.random() < 0.06:
+        headers.append((b"Authorization", rng.choice((headers[0][1], b"Bearer " + rng.choice(values), b""))))
+    return headers
 
 
 def draw_request(rng: random.Random, *, last: bool) -> Drawn:

@@ -12,3 +12,4 @@ async def test_hot_and_plain_answer_the_same(seed: int) -> None:
     """`make fuzz` sends 40,000 requests of another seed each time."""
     fuzzer = await run(1500, seed)
     assert 0.2 < fuzzer.refused / fuzzer.requests < 0.8
+    assert 0.02 < fuzzer.unknown / fuzzer.requests < 0.3

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
 import ssl
+import weakref
 
 import pytest
 
@@ -159,3 +161,25 @@ async def test_a_client_certificate_is_in_the_scope_and_on_the_protocol(certific
     assert seen[1] is None
     chain = seen[0]["tls"]["client_cert_chain"]  # type: ignore[index]
     assert [ssl.PEM_cert_to_DER_cert(pem) for pem in chain] == [ssl.PEM_cert_to_DER_cert(ann.certificate.read_text())]
+
+
+@pytest.mark.parametrize("is_reset", [False, True])
+async def test_a_lost_connection_is_gone_without_the_collector(certificates: Certificates, is_reset: bool) -> None:
+    """A site seldom collects, and OpenSSL's part of a connection, 50 KiB, does not count for the collector."""
+    gc.disable()
+    try:
+        async with public_door(site_tls(certificates.site("a"))) as (server, _):
+            streams = [await connected(certificates, server.port) for _ in range(3)]
+            for reader, writer in streams:
+                writer.write(put("UA,1") + get("UA,1") + get("UA,1?"))
+                assert [(await answer(reader))[0] for _ in range(3)] == [200, 200, 200]
+            held: list[weakref.ref[object]] = []
+            for protocol in server._server.server_state.connections:
+                held += weakref.ref(protocol), weakref.ref(protocol.transport._transport)
+            assert len(held) == 6
+            del protocol
+            for reader, writer in streams:
+                writer.transport.abort() if is_reset else writer.close()
+            await until(lambda: all(one() is None for one in held), 20)
+    finally:
+        gc.enable()

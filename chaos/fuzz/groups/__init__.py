@@ -1,0 +1,1 @@
+"""The readers of bytes that are fuzzed, by what they read."""
