@@ -46,6 +46,7 @@ from gateway.trail.journal import TrailJournal
 from gateway.trail.keeping import AccessTrail, configuration_digest, kept_trail
 from gateway.trail.peer import PeerTrail
 from gateway.trail.trail import Trail
+from gateway.ui.pages import Pages
 from remote_log.dfs.opening import open_dfs, warm_up
 from remote_log.dfs.owner import Owner
 from remote_log.dfs.port import Dfs
@@ -289,6 +290,7 @@ async def _doors(config: SiteConfig, opened: OpenedSite, tls: SiteTls, gate: Gat
     other site, which TLS has proven: it has no gate."""
     service = site_service(opened.site, opened.operations, opened.peer_trail.answer)
     context = ApiContext(service, config.http, now_s=time.perf_counter, new_id=new_id, trail=opened.trail)
+    context.pages = Pages(service, opened.site.parts.clock, context.closing, partial(secrets.token_urlsafe, 32), gate)
     async with AsyncExitStack() as stack:
         peer_http, beside = config.peer_http, 0
         if peer_http is not None:

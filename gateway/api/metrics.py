@@ -55,6 +55,15 @@ class DoorMetrics(Collector):
         failed = sum(count for status, count in self._problems.items() if status >= 500)
         return Answers(sum(each.count for each in acks), failed, sum(each.sum_s for each in acks))
 
+    def durations(self) -> dict[str, Histogram]:
+        """The acknowledgements of each mode and the reads, for the operator's page."""
+        return {**{f"ack_seconds_{mode}": each for mode, each in self._acks.items()}, "read_seconds": self._reads}
+
+    def problems(self) -> dict[str, float]:
+        """Answers that were problems: by a fault of the request or of the caller, and by one of the site."""
+        failed = sum(count for status, count in self._problems.items() if status >= 500)
+        return {"http_problems_failed": float(failed), "http_problems_refused": float(self._problems.total() - failed)}
+
     def collect(self) -> Iterator[CounterMetricFamily | HistogramMetricFamily]:
         acks = HistogramMetricFamily(
             "twinlog_ack_seconds", "acknowledged writes, from the whole request to the acknowledgement", labels=["mode"]

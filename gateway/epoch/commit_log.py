@@ -58,6 +58,7 @@ class CommitLog:
     ) -> None:
         self.core = core
         self.applied_seq = core.committed
+        self.local_appends = Histogram()  # of the WAL that succeeded, synced
         self.applies = Histogram()  # how long requests waited for the storage to take their frames
         self.snapshots = Histogram()  # the same, where a barrier's snapshot was kept behind them
         self.remote: RemoteLog | None = None
@@ -185,12 +186,15 @@ class CommitLog:
 
     # ---- the local log
     def _append_local(self, frame: Frame) -> None:
+        begun_s = self._clock.monotonic_s()
+
         def done(outcome: asyncio.Future[None]) -> None:
             if outcome.cancelled():
                 error: BaseException | None = LogError("the append was cancelled") if self._stopped is None else None
             else:
                 error = outcome.exception()
                 if error is None:
+                    self.local_appends.observe(self._clock.monotonic_s() - begun_s)
                     self._take(self._local_synced, frame.last_seq)
             if error is not None and frame.first_seq in self._framed:  # the first of the failed ones fails them all
                 self._local_failed(error)

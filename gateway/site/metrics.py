@@ -58,6 +58,7 @@ def site_metrics(site: Site) -> dict[str, float | Histogram]:
         if epoch.commit.acknowledged_s is not None:
             figures["last_acknowledgement_age_seconds"] = now_s - epoch.commit.acknowledged_s
         figures["waiting_write_age_seconds"] = epoch.commit.waiting_age_s(now_s)
+        figures["local_append_seconds"] = epoch.commit.local_appends
         figures["apply_seconds"] = epoch.commit.applies
         figures["snapshot_seconds"] = epoch.commit.snapshots
         figures["committed_seq"] = epoch.core.committed

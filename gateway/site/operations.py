@@ -69,6 +69,10 @@ class SiteOperations:
         running = self._executor.running
         return None if running is None else running.id
 
+    @property
+    def running(self) -> OperationDocument | None:
+        return self._executor.running
+
     def _make_plan(self, kind: str, to: str | None, options: dict[str, Any], continues: str | None = None) -> Plan:
         if kind in ("bootstrap", "restart", "failover", "switchover"):
             return Takeover(self._site, kind, options, self._preflight, self._site.settings.switchover, continues).plan()
