@@ -112,6 +112,5 @@ NEEDS: dict[Route, Need] = {
     ("GET", "/ui/tables"): Need("some_table", ((READER, WRITER, ADMIN),)),
     ("GET", "/ui/tables/{table}"): Need("table", ((READER, WRITER, ADMIN),)),
     ("GET", "/ui/audits"): _pair(AUDITOR, OPERATOR),
-    ("GET", "/ui/audits/{audit}"): _pair(AUDITOR),
     ("GET", "/ui/log"): _pair(OPERATOR, AUDITOR),
 }

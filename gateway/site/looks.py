@@ -7,7 +7,6 @@ its gateway, or the reason why it does not. Implements gateway.service.port.Look
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
 from typing import TypeVar
 
 import msgspec
@@ -38,7 +37,7 @@ from remote_log.layout import SegmentName
 from remote_log.replication.messages import EPOCH_MAX, LookReply, LookRequest
 from switchover.monitor.views import SiteView
 from switchover.preflight.preflight import ChecksDocument
-from twinlog.errors import InvalidInput, NotFound, TwinlogError
+from twinlog.errors import NotFound, TwinlogError
 
 OPERATIONS_MAX = 200
 EPOCHS_MAX = 500

@@ -1,7 +1,7 @@
 """The view *Change*: the role changes there are, where each runs, their checks, and the operation that runs or ran last.
 
-What always holds: what a change needs is judged by the checks of the product, at the site that would run it; a change runs at the
-site that `twinlog` would ask, and the page of another site leads there.
+What always holds: what a change needs is judged by the checks of the product, at the site that would run it; a change runs at
+the site that `twinlog` would ask, and the page of another site leads there.
 This module is pure.
 """
 

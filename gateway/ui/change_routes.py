@@ -100,8 +100,8 @@ async def _page(
             error = error or f"site {ask.runs_at} does not say whether it would begin: {silent.message}"
     values: dict[str, Any] = {
         **change_values(seen, operation, may_change=pages.may(caller_of(request), "POST", "/ui/change")), "kinds": KINDS,
-        "ask": ask, "ask_error": error, "checks": checks, "key": pages.sessions.new_number(), "confirming": act if operation else "",
-        "shown_id": operation,
+        "ask": ask, "ask_error": error, "checks": checks, "key": pages.sessions.new_number(),
+        "confirming": act if operation else "", "shown_id": operation,
     }
     live = {"view": "change", **({"operation": operation} if operation else {})}
     status = 200 if not error else 409

@@ -141,6 +141,8 @@ def _tiles(seen: PairSeen, cluster: ClusterDocument, active: str | None, *, is_a
     made = list(_measured(side.rates if side is not None else None)) if is_advised else []
     lag, remote, risk = cluster.replication_lag, cluster.remote_log, cluster.at_risk
     lag_note = f"sampled {words.age(lag.sample_age_s)}" if lag is not None else "the active does not know it"
+    if is_advised and side is not None and side.rates is not None and side.rates.shipped_bytes is not None:
+        lag_note += f"; {words.size(round(side.rates.shipped_bytes))}/s shipped"
     made.append(Tile("standby lags by", words.number(lag.records if lag else None, "records"), lag_note,
                      "" if lag is not None else "unknown"))
     made.append(Tile(

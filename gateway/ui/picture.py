@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from gateway.ui import words
 from gateway.ui.watch import Point
@@ -63,8 +64,8 @@ class Picture:
 
 
 _WIDE = {  # with site a active; mirrored with site b
-    "client": (0, 118, 150, 76), "gateway": (212, 118, 168, 76), "wal": (416, 38, 168, 76), "storage": (416, 198, 168, 76),
-    "remote": (762, 38, 226, 76), "shipping": (612, 198, 126, 76), "copy": (762, 198, 226, 76), "register": (612, 118, 126, 62),
+    "client": (0, 118, 150, 76), "gateway": (212, 118, 168, 76), "wal": (416, 38, 168, 76), "storage": (416, 184, 168, 76),
+    "remote": (762, 38, 226, 76), "shipping": (612, 184, 126, 76), "copy": (762, 184, 226, 76), "register": (612, 92, 126, 58),
 }
 _NARROW = {
     "client": (6, 0, 158, 64), "gateway": (6, 96, 158, 64), "wal": (6, 184, 158, 64), "remote": (182, 184, 158, 64),
@@ -112,14 +113,13 @@ def _wide_lines(at: Mapping[str, Placed]) -> tuple[Line, ...]:
 
     gateway, middle = at["gateway"], at["gateway"].middle
     begin_y, top = gateway.y, 22
-    _, end = _side(gateway, at["remote"])
     over = f"M{middle} {begin_y}V{top}H{at['remote'].middle}V{at['remote'].y}"
     return (
         Line(across("client", "gateway", gateway.y + gateway.h // 2), at["client"].node.level),
         Line(bent("gateway", "wal"), at["wal"].node.level), Line(over, at["remote"].node.level),
         Line(bent("gateway", "storage"), at["storage"].node.level),
-        Line(across("storage", "shipping", 236), at["shipping"].node.level),
-        Line(across("shipping", "copy", 236), at["shipping"].node.level),
+        Line(across("storage", "shipping", 222), at["shipping"].node.level),
+        Line(across("shipping", "copy", 222), at["shipping"].node.level),
     )
 
 
@@ -128,7 +128,7 @@ def _narrow_lines(at: Mapping[str, Placed]) -> tuple[Line, ...]:
         return f"M{at[one].middle} {at[one].y + at[one].h}V{at[other].y}"
 
     gateway, remote = at["gateway"], at["remote"]
-    begin, _ = _side(gateway, remote)
+    begin = _side(gateway, remote)[0]
     return (
         Line(down("client", "gateway"), at["client"].node.level), Line(down("gateway", "wal"), at["wal"].node.level),
         Line(f"M{begin} {gateway.y + gateway.h // 2}H{remote.middle}V{remote.y}", remote.node.level),
@@ -140,7 +140,7 @@ def _narrow_lines(at: Mapping[str, Placed]) -> tuple[Line, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """Writes a second over the last minutes. `gaps`: places and widths where none was acknowledged."""
+    """Writes a second over the last minutes. `gaps`: places and widths where no site took any."""
 
     line: str
     most: str
@@ -162,6 +162,7 @@ def curve(points: Sequence[Point]) -> Curve:
     line = " ".join(f"{x(point.at_s)},{round(CURVE_HEIGHT * (1 - (point.writes or 0.0) / most), 1)}" for point in known)
     gaps = tuple(
         (x(before.at_s), round(x(point.at_s) - x(before.at_s), 1))
-        for before, point in zip(known, known[1:], strict=False) if point.writes == 0 and max(most, 1.0) > 1.0
+        for before, point in pairwise(known) if not (before.is_taken and point.is_taken)
     )
-    return Curve(line, words.rate(most), words.rate(known[-1].writes), gaps, words.duration(round(over_s)).replace(".0 s", " s"))
+    over = words.duration(round(over_s)).replace(".0 s", " s")
+    return Curve(line, words.rate(most), words.rate(known[-1].writes), gaps, over)

@@ -82,13 +82,22 @@ def plan_shown(site: str, operation: OperationDocument, now_ms: int) -> PlanShow
         level=STATE_LEVELS[operation.state], state="aborting" if running and operation.aborting else operation.state,
         actor=operation.actor, reason=str(operation.options.get("reason", "")), started=words.moment(operation.created_ms),
         took=words.duration((end_ms - operation.created_ms) / 1000),
-        unwritten=words.UNKNOWN if without_ms is None else words.duration(without_ms / 1000),
+        unwritten=_unwritten(operation.kind, without_ms),
         is_counting=running and without_ms is not None and not _has_opened(operation.steps), steps=tuple(rows),
         progress=(sum(step.state == "done" for step in operation.steps), len(operation.steps)),
         error=_error(operation), resumable=operation.resumable, abortable=operation.abortable,
         is_past_return=any(not step.abortable and step.state != "pending" for step in operation.steps),
         would=tuple(f"{step.name}: {step.what}" for step in would or ()),
     )
+
+
+def _unwritten(kind: str, without_ms: int | None) -> str:
+    """Empty for a change that does not stop writes."""
+    if kind not in ("switchover", "failover"):
+        return ""
+    if kind == "failover":
+        return "since before it began"
+    return "writes continue" if without_ms is None else words.duration(without_ms / 1000)
 
 
 def _row(number: int, step: StepRecord, created_ms: int, span_ms: int, now_ms: int, *, crosses: bool) -> StepRow:
@@ -103,7 +112,8 @@ def _row(number: int, step: StepRecord, created_ms: int, span_ms: int, now_ms: i
         took = words.duration(max(0, ended - began) / 1000)
     says = detail_words(step.detail) if step.detail else step.what
     return StepRow(
-        number, step.name, _LEVELS[step.state], step.state.replace("_", " "), says, took, round(begin, 1), round(length, 1), crosses
+        number, step.name, _LEVELS[step.state], step.state.replace("_", " "), says, took, round(begin, 1), round(length, 1),
+        crosses,
     )
 
 

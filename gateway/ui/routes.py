@@ -1,7 +1,7 @@
 """The routes below `/ui`: pages for operators, their event stream, and the files that they use.
 
-What always holds: an error is a page; what a page changes comes by a form with the text of that page; the stream of a page shows
-nothing that the page itself would not.
+What always holds: an error is a page; what a page changes comes by a form with the text of that page; the stream of a page
+shows nothing that the page itself would not.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from starlette.responses import Response
 from gateway.api.problems import Answer
 from gateway.api.routes.common import caller_of, context_of, to_response
 from gateway.api.routes.event_stream import event_stream
-from gateway.ui import change_routes
+from gateway.ui import change_routes, view_routes
 from gateway.ui.forms import read_form
 from gateway.ui.live import Live
 from gateway.ui.now import now_page
@@ -36,6 +36,7 @@ def router() -> APIRouter:
     _files(routes)
     _sessions(routes)
     change_routes.add_routes(routes)
+    view_routes.add_routes(routes)
     return routes
 
 

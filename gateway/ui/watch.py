@@ -59,12 +59,13 @@ class Point:
 
     at_s: float
     writes: float | None
-    ack_p99_s: float | None
+    is_taken: bool  # some site took writes
 
 
 @dataclass(frozen=True, slots=True)
 class PairSeen:
-    """The pair at one moment, by site `site`. `unwritten_s`: for how long no site that answers has taken writes; 0: one does."""
+    """The pair at one moment, by site `site`. `unwritten_s`: for how long no site that answers has taken writes; 0: one
+    does."""
 
     number: int
     site: str
@@ -156,7 +157,8 @@ class PairWatch:
             while not self._closing.is_set():
                 self._need()
                 async with self._changed:
-                    await self._changed.wait_for(lambda: self._number > number or self._closing.is_set())
+                    while self._number <= number and not self._closing.is_set():
+                        await self._changed.wait()
                 if self._seen is not None and self._number > number:
                     number = self._number
                     yield self._seen
@@ -179,7 +181,8 @@ class PairWatch:
             self._tasks = [
                 loop.create_task(self._repeated(work, pause_s), name=f"page: {work.__name__}")
                 for work, pause_s in (
-                    (self._look_here, TICK_S), (self._look_there, TICK_S), (self._judge, ADVICE_S), (self._read_operations, TICK_S),
+                    (self._look_here, TICK_S), (self._look_there, TICK_S), (self._judge, ADVICE_S),
+                    (self._read_operations, TICK_S),
                 )
             ]
 
@@ -274,11 +277,12 @@ class PairWatch:
         now_s = self._clock.monotonic_s()
         if self._sides[self._site].look is None:
             self._note(self._site, self._service.looks.now())
-        if any(side.look is not None and side.look.cluster.serving.writes for side in self._sides.values()):
+        is_taken = any(side.look is not None and side.look.cluster.serving.writes for side in self._sides.values())
+        if is_taken:
             self._written_s = now_s
         self._number += 1
         if not self._curve or now_s - self._curve[-1].at_s >= TICK_S * 0.9:
-            self._curve.append(self._point(now_s))
+            self._curve.append(Point(now_s, self._writes(), is_taken))
         self._seen = PairSeen(
             self._number, self._site, self._other, now_s, dict(self._sides), self._advice, now_s - self._written_s,
             tuple(self._curve), self._newest(), tuple(self._faults.values()),
@@ -297,10 +301,9 @@ class PairWatch:
         ]
         return tuple(sorted(found, key=lambda one: -one[1].created_ms)[:OPERATIONS_SHOWN])
 
-    def _point(self, now_s: float) -> Point:
-        """What both sites did since the point before: of a second, where the rates of the page are of several."""
+    def _writes(self) -> float | None:
+        """Writes a second at both sites, since the look before: the rates of the page are of several seconds."""
         writes: float | None = None
-        slowest: float | None = None
         for site, sampled in self._sampled.items():
             if self._sides[site].look is None or len(sampled.looks) < 2:
                 continue
@@ -309,9 +312,7 @@ class PairWatch:
                 continue
             found = rates(before, last, last_s - before_s)
             writes = (writes or 0.0) + (found.writes or 0.0)
-            if found.acks.p99_s is not None:
-                slowest = max(slowest or 0.0, found.acks.p99_s)
-        return Point(now_s, writes, slowest)
+        return writes
 
     # ---- for the judgement
     def side(self, site: str) -> Side:

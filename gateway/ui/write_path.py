@@ -27,8 +27,8 @@ class Node:
 
 
 _SHIPPING = {
-    "following": ("ok", "follows"), "loading": ("warn", "is filled"), "diverged": ("bad", "diverged"), "busy": ("warn", "is busy"),
-    "refused": ("bad", "refuses"), "unreachable": ("bad", "unreachable"),
+    "following": ("ok", "follows"), "loading": ("warn", "is filled"), "diverged": ("bad", "diverged"),
+    "busy": ("warn", "is busy"), "refused": ("bad", "refuses"), "unreachable": ("bad", "unreachable"),
 }
 _NONE = Rates(1.0)
 
@@ -41,7 +41,7 @@ def write_path(seen: PairSeen, active: str | None, *, is_advised: bool) -> dict[
     return {
         "client": _client(look, found, is_measured=is_advised), "gateway": _gateway(look, active), "wal": _wal(look, found),
         "remote": _remote(look, found), "storage": _storage(look, found.applies, "storage"),
-        "shipping": _shipping(look, found, _other_of(seen, active)), "copy": _storage(other.look, Latency(0), "storage"),
+        "shipping": _shipping(look, _other_of(seen, active)), "copy": _storage(other.look, Latency(0), "storage"),
         "register": _register(look or other.look),
     }
 
@@ -113,7 +113,7 @@ def _storage(look: SiteLook | None, found: Latency, title: str) -> Node:
     return Node(title, "ok", "applied", _p50(found) or f"at {look.cluster.applied_seq:,}")
 
 
-def _shipping(look: SiteLook | None, found: Rates, other: str) -> Node:
+def _shipping(look: SiteLook | None, other: str) -> Node:
     if look is None:
         return Node("shipping", "unknown", "unknown")
     if not _has_epoch(look):
@@ -123,8 +123,6 @@ def _shipping(look: SiteLook | None, found: Rates, other: str) -> Node:
     level, word = _SHIPPING.get(str(state), ("unknown", "unknown"))
     lag = look.cluster.replication_lag
     figure = f"lag {lag.records:,}" if lag is not None else ""
-    if found.shipped_bytes:
-        figure = f"{words.size(found.shipped_bytes)}/s, {figure}".removesuffix(", ")
     return Node("shipping", level, word, figure)
 
 
