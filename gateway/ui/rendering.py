@@ -24,7 +24,7 @@ POLICY = (
 )
 SECURITY = [
     (b"content-security-policy", POLICY.encode()), (b"x-content-type-options", b"nosniff"),
-    (b"referrer-policy", b"no-referrer"), (b"cross-origin-opener-policy", b"same-origin"), (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"same-origin"), (b"cross-origin-opener-policy", b"same-origin"), (b"x-frame-options", b"DENY"),
 ]
 PAGE_HEADERS = [(b"content-type", b"text/html; charset=utf-8"), (b"cache-control", b"no-store"), *SECURITY]
 ASSETS = {
