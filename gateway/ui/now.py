@@ -142,7 +142,7 @@ def _tiles(seen: PairSeen, cluster: ClusterDocument, active: str | None, *, is_a
     lag, remote, risk = cluster.replication_lag, cluster.remote_log, cluster.at_risk
     lag_note = f"sampled {words.age(lag.sample_age_s)}" if lag is not None else "the active does not know it"
     if is_advised and side is not None and side.rates is not None and side.rates.shipped_bytes is not None:
-        lag_note += f"; {words.size(round(side.rates.shipped_bytes))}/s shipped"
+        lag_note = f"{words.size(round(side.rates.shipped_bytes))}/s shipped"
     made.append(Tile("standby lags by", words.number(lag.records if lag else None, "records"), lag_note,
                      "" if lag is not None else "unknown"))
     made.append(Tile(
@@ -166,7 +166,7 @@ def _measured(found: Rates | None) -> tuple[Tile, ...]:
     failed = (found.failed or 0.0)
     return (
         Tile("writes a second", words.rate(found.writes), f"{words.rate(found.reads)} reads, {over}"),
-        Tile("errors a second", words.rate(found.failed), f"{words.rate(found.refused)} requests refused",
+        Tile("errors a second", words.rate(found.failed), f"{words.rate(found.refused)} refused",
              "bad" if failed else "ok"),
         Tile("acknowledged in", words.latency(found.acks.p50_s), _slowest(found.acks)),
         Tile("local log", words.latency(found.local.p50_s), _slowest(found.local)),

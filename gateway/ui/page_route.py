@@ -13,7 +13,6 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from gateway.access.caller import CALLER
 from gateway.api.problems import Answer
 from gateway.api.request import is_write_method
 from gateway.api.routes.common import context_of, to_response
@@ -33,6 +32,8 @@ class PageRoute(APIRoute):
             try:
                 return await handler(request)
             except (TwinlogError, HTTPException, RequestValidationError) as error:
+                if isinstance(error, Forbidden):
+                    context_of(request).on_forbidden(error, request.scope)
                 return refusal_page(request, error)
 
         return handle
@@ -46,13 +47,11 @@ def pages_of(request: Request) -> Pages:
 
 
 def refusal_page(request: Request, error: Exception) -> Response:
-    """Also for what the gate refuses before a route is reached."""
+    """Also for what the gate refuses before a route is reached. Whoever does not ask for a page gets a problem, as anywhere."""
     context = context_of(request)
     answer = context.problem(error, is_write=is_write_method(request.method))
-    if context.pages is None:
+    if context.pages is None or "text/html" not in request.headers.get("accept", ""):
         return to_response(answer)
-    if isinstance(error, Forbidden) and CALLER in request.scope:
-        context.on_forbidden(error, request.scope)
     shown = error if isinstance(error, TwinlogError) else InvalidInput(_words(answer))
     return context.pages.refused(request, shown, answer)
 

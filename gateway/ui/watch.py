@@ -22,7 +22,7 @@ from gateway.service.looks import SiteLook
 from gateway.service.port import SiteService
 from gateway.ui.rates import Rates, rates
 from storage.clock import Clock
-from switchover.monitor.findings import Thresholds
+from switchover.monitor.findings import OTHER, Thresholds
 from switchover.monitor.judgement import Advice
 from switchover.monitor.views import SiteView
 from switchover.monitor.watcher import Watcher
@@ -112,9 +112,7 @@ class PairWatch:
 
     def __init__(self, service: SiteService, clock: Clock, closing: asyncio.Event) -> None:
         self._service, self._clock, self._closing = service, clock, closing
-        own = service.looks.now().cluster
-        self._site = own.site
-        self._other = next(site for site in own.sites if site != own.site)
+        self._site, self._other = service.site, OTHER[service.site]
         self._sides = {self._site: Side(), self._other: Side(error="not asked yet")}
         self._sampled = {self._site: _Sampled(), self._other: _Sampled()}
         self._advice: Advice | None = None
@@ -258,9 +256,6 @@ class PairWatch:
 
     async def _judge(self) -> None:
         self._advice = await self._watcher.round()
-        if not self._whole.is_set():
-            await self._pause(TICK_S)  # what moves is seen by looking twice
-            self._advice = await self._watcher.round()
         self._whole.set()
 
     @property

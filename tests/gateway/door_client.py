@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import secrets
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from gateway.http.protocol import ConnectionLimits
 from gateway.http.server import HttpServer, ServerSettings, serving
 from gateway.service.http_settings import HttpSettings
 from gateway.trail.trail import Trail
+from storage.clock import SystemClock
 from tests.gateway.data_over_bytes import with_data_over_bytes
 from tests.gateway.dict_service import DictService
 from tests.gateway.documented import async_read_hook, checked
@@ -82,7 +84,8 @@ async def _prepared(
     await service.tables.create(FLIGHTS)
     ports = with_data_over_bytes(service.ports) if over_bytes else service.ports
     app = build_app(
-        ports, config or HttpSettings(), now_s=time.perf_counter, new_id=lambda: "incident-1", gate=gate, trail=trail
+        ports, config or HttpSettings(), now_s=time.perf_counter, new_id=lambda: "incident-1", gate=gate, trail=trail,
+        clock=SystemClock(), secret=secrets.token_urlsafe,
     )
     app.plain = checked(app.plain)  # type: ignore[assignment]
     return service, app
