@@ -70,7 +70,8 @@ def ask_of(seen: PairSeen, name: str) -> Ask:
     to = None if kind.at_active else standby
     said = {"rejoin": f"rejoin {to}", "degrade": "degrade", "resync": "resync"}.get(name, f"{name} --to {to}")
     at = seen.own.cluster.sites.get(runs_at)
-    return Ask(kind, to, runs_at, runs_at == seen.site, at.url if at is not None else "", f"twinlog {said}", f"{name} {to}" if to else name)
+    url = at.url if at is not None else ""
+    return Ask(kind, to, runs_at, runs_at == seen.site, url, f"twinlog {said}", f"{name} {to}" if to else name)
 
 
 def active_of(seen: PairSeen) -> str | None:

@@ -90,7 +90,8 @@ def test_what_the_standby_does(state: str) -> None:
 
 
 def test_a_fenced_site_and_nobody_active() -> None:
-    fenced = look("a", "FENCED", active=None, serving=ServingDocument(False, False, False, "it met a higher epoch", "rejoin it"))
+    serving = ServingDocument(False, False, False, "it met a higher epoch", "rejoin it")
+    fenced = look("a", "FENCED", active=None, serving=serving)
     closed = look("b", "CLOSED", active=None, waiting_for="the register")
     text = now_text(pair_seen(fenced, closed, unwritten_s=3.0))
     for said in ("FENCED", "it met a higher epoch: rejoin it", "nobody", "no site is active", "waits for the register"):

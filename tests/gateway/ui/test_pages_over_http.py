@@ -18,7 +18,9 @@ from tests.gateway.door_client import DoorClient
 from tests.gateway.ui.ui_rig import look, text_of
 
 HTML = {"accept": "text/html"}
-VIEWS = ("/ui", "/ui/change", "/ui/change?kind=switchover", "/ui/history", "/ui/tables", "/ui/tables/flights", "/ui/audits", "/ui/log")
+VIEWS = (
+    "/ui", "/ui/change", "/ui/change?kind=switchover", "/ui/history", "/ui/tables", "/ui/tables/flights", "/ui/audits", "/ui/log",
+)
 
 
 def _lively(service: DictService) -> None:

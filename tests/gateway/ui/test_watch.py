@@ -39,9 +39,10 @@ async def watched() -> AsyncIterator[tuple[DictService, PairWatch, asyncio.Event
     closing.set()
     async for _ in watch.follow():
         pass
-    async with asyncio.timeout(5):
-        while any(task.get_name().startswith("page:") for task in asyncio.all_tasks()):
-            await asyncio.sleep(0.01)
+    left = [task for task in asyncio.all_tasks() if task.get_name().startswith("page:")]
+    if left:
+        await asyncio.wait(left, timeout=5)
+    assert all(task.done() for task in left)
 
 
 async def test_many_pages_cost_one_look(watched: tuple[DictService, PairWatch, asyncio.Event]) -> None:

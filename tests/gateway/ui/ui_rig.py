@@ -55,13 +55,13 @@ def cluster(site: str = "a", role: str = "ACTIVE", **changes: Any) -> ClusterDoc
 
 def look(site: str = "a", role: str = "ACTIVE", *, operation: OperationDocument | None = None, **changes: Any) -> SiteLook:
     counts = Counts((0,) * 4 + (5,) + (0,) * 14, 0.006)
-    return SiteLook(
-        cluster(site, role, **changes), {"wal_bytes": 1 << 20, "engine_disk_bytes": 5 << 20}, {"ack_seconds_sync": counts}, operation
-    )
+    figures = {"wal_bytes": float(1 << 20), "engine_disk_bytes": float(5 << 20)}
+    return SiteLook(cluster(site, role, **changes), figures, {"ack_seconds_sync": counts}, operation)
 
 
 def pair_seen(
-    a: SiteLook | str = "", b: SiteLook | str = "", *, site: str = "a", advice: Advice | None = NOTHING, unwritten_s: float = 0.0,
+    a: SiteLook | str = "", b: SiteLook | str = "", *, site: str = "a", advice: Advice | None = NOTHING,
+    unwritten_s: float = 0.0,
     operations: tuple[tuple[str, OperationDocument], ...] = (), number: int = 1,
 ) -> PairSeen:
     """`a`, `b`: a look, or why the site does not answer; left out: it is well."""
