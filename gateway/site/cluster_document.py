@@ -66,7 +66,13 @@ class ClusterView:
         return self._site.age_s(vouched_s)
 
     def figures(self) -> Mapping[str, float | Histogram]:
-        return site_metrics(self._site)
+        return site_figures(self._site)
+
+
+def site_figures(site: Site) -> dict[str, float | Histogram]:
+    """Returns the gauges of a site, with what the document says is at risk."""
+    risk = at_risk(site)
+    return site_metrics(site) | ({} if risk is None or risk.records is None else {"at_risk_records": float(risk.records)})
 
 
 def cluster_document(site: Site, running_operation: str | None) -> ClusterDocument:

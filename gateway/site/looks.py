@@ -26,8 +26,7 @@ from gateway.service.looks import (
     split,
 )
 from gateway.service.port import DoorFigures
-from gateway.site.cluster_document import cluster_document
-from gateway.site.metrics import site_metrics
+from gateway.site.cluster_document import cluster_document, site_figures
 from gateway.site.operations import SiteOperations
 from gateway.site.site import Site
 from remote_log.dfs.retrying import within
@@ -57,7 +56,7 @@ class SiteLooks:
     # ---- of this site
     def now(self) -> SiteLook:
         running = self._operations.running
-        plain, durations = split(site_metrics(self._site))
+        plain, durations = split(site_figures(self._site))
         if self.door is not None:
             durations |= {name: counted(value) for name, value in self.door.durations().items()}
             plain |= self.door.problems()

@@ -69,8 +69,11 @@ def site_metrics(site: Site) -> dict[str, float | Histogram]:
         figures["standby_setbacks_total"] = epoch.shipper.setbacks.count
         if (lag := replication_lag(site)) is not None:
             figures["replication_lag_records"] = lag.records
+            if lag.sample_age_s is not None:
+                figures["replication_lag_sample_age_seconds"] = lag.sample_age_s
         if epoch.remote is not None:
             figures["remote_log_bytes"] = sum(segment.bytes for segment in epoch.remote.segments)
+            figures["remote_log_segments"] = len(epoch.remote.segments)
             figures["remote_unsynced_frames"] = epoch.remote.unsynced().frames
     return figures
 

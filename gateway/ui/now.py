@@ -21,6 +21,7 @@ from gateway.ui.rates import Latency, Rates
 from gateway.ui.verdict import Verdict, verdict
 from gateway.ui.watch import PairSeen, Side
 from gateway.ui.write_path import Node, write_path
+from switchover.monitor.findings import AdviceKind
 from twinlog.cli.status import blockers, leading, notices
 from twinlog.errors import PeerError, TwinlogError
 
@@ -150,7 +151,10 @@ def _tiles(seen: PairSeen, cluster: ClusterDocument, active: str | None, *, is_a
         f"{words.number(remote.segments, 'segments')}, {words.number(remote.unsynced_frames)} frames under way" if remote else
         "nobody writes it", "bad" if remote is not None and remote.trouble else "" if remote is not None else "unknown",
     ))
-    if risk is None or risk.records is None:
+    advice = seen.advice if is_advised and side is not None and side.look is None else None
+    if advice is not None and advice.kind is AdviceKind.FAILOVER:  # no other one is advised
+        made.append(Tile("at risk now", "0 records", f"by the checks of site {advice.site}", "ok"))
+    elif risk is None or risk.records is None:
         made.append(Tile("at risk now", words.UNKNOWN, "if the active is lost", "unknown"))
     else:
         level = "ok" if risk.records == 0 and risk.exact else "bad" if risk.records else "warn"

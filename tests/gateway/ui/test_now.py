@@ -42,6 +42,8 @@ def test_the_active_is_lost_seen_from_the_standby() -> None:
     assert "twinlog failover --to b" in text
     assert "12.0 s" in text
     assert "the monitor: no answer" in text
+    assert "at risk now 0 records by the checks of site b" in text
+    assert "at risk now ? unknown" in now_text(pair_seen(a="away", site="b"))
     html = regions("now.html", {"page": now_page(seen, is_advised=True), "is_advised": True})
     assert 'href="/ui/change?kind=failover"' in html["verdict"]
     nodes = write_path(seen, "a", is_advised=True)

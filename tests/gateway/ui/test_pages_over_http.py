@@ -19,7 +19,8 @@ from tests.gateway.ui.ui_rig import look, text_of
 
 HTML = {"accept": "text/html"}
 VIEWS = (
-    "/ui", "/ui/change", "/ui/change?kind=switchover", "/ui/history", "/ui/tables", "/ui/tables/flights", "/ui/audits", "/ui/log",
+    "/ui", "/ui/change", "/ui/change?kind=switchover", "/ui/history", "/ui/tables", "/ui/tables/flights", "/ui/audits",
+    "/ui/log",
 )
 
 
