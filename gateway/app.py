@@ -54,6 +54,7 @@ from gateway.trail.keeping import AccessTrail, configuration_digest, kept_trail
 from gateway.trail.peer import PeerTrail
 from gateway.trail.roles import RoleTrail
 from gateway.trail.trail import Trail
+from gateway.ui.pages import Pages
 from remote_log.dfs.opening import open_dfs, warm_up
 from remote_log.dfs.owner import Owner
 from remote_log.dfs.port import Dfs
@@ -323,6 +324,7 @@ async def doors(
     context = ApiContext(
         service, config.http, now_s=time.perf_counter, new_id=new_id, trail=opened.trail, configuration=configuration
     )
+    context.pages = Pages(service, opened.site.parts.clock, context.closing, partial(secrets.token_urlsafe, 32), gate)
     process = ProcessFigures(opened.site.parts.clock, opened.site.parts.free_bytes, RELEASE)
     places: dict[str, Places] = {}
     for source in (tls.metrics, opened.trail.figures, process.figures, lambda: _of_doors(context, gate, places)):

@@ -17,6 +17,7 @@ import msgspec
 from remote_log.replication.messages import (
     DRAIN,
     EPOCHS,
+    LOOK,
     MERGE,
     PREPARE,
     ROWS,
@@ -28,6 +29,8 @@ from remote_log.replication.messages import (
     EpochsReply,
     EpochsRequest,
     LogPoint,
+    LookReply,
+    LookRequest,
     MergeReply,
     MergeRequest,
     NoRequest,
@@ -90,6 +93,13 @@ class OtherSite:
         if reply.site != self._name:
             raise self._unfit(TRAIL, f"it is the trail of site {reply.site!r}")
         return reply
+
+    async def look(self, asked: LookRequest, timeout_s: float) -> bytes:
+        """What that site shows of itself to its operators, as JSON: nothing is decided by it."""
+        reply = await self._ask(LOOK, asked, LookReply, timeout_s)
+        if reply.site != self._name:
+            raise self._unfit(LOOK, f"it is of site {reply.site!r}")
+        return reply.document
 
     # ---- a change of a table
     async def prepare(self, table: int, schema: bytes | None, timeout_s: float) -> PrepareReply:

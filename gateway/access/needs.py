@@ -101,4 +101,18 @@ NEEDS: dict[Route, Need] = {
     ("POST", "/v1/audits"): _pair(AUDITOR),
     ("GET", "/v1/audits/last"): _pair(AUDITOR, OPERATOR),
     ("POST", "/internal/v1/peer/{method}"): PEER,
+    ("GET", "/ui"): IDENTITY,  # it shows each caller what the routes above would answer
+    ("GET", "/ui/events"): IDENTITY,
+    ("GET", "/ui/login"): OPEN,
+    ("POST", "/ui/login"): OPEN,
+    ("POST", "/ui/logout"): OPEN,
+    ("GET", "/ui/static/{file}"): OPEN,
+    ("GET", "/ui/change"): _pair(OPERATOR, AUDITOR),
+    ("POST", "/ui/change"): _pair(OPERATOR),
+    ("POST", "/ui/operation"): _pair(OPERATOR),
+    ("GET", "/ui/history"): _pair(OPERATOR, AUDITOR),
+    ("GET", "/ui/tables"): Need("some_table", ((READER, WRITER, ADMIN),)),
+    ("GET", "/ui/tables/{table}"): Need("table", ((READER, WRITER, ADMIN),)),
+    ("GET", "/ui/audits"): _pair(AUDITOR, OPERATOR),
+    ("GET", "/ui/log"): _pair(OPERATOR, AUDITOR),
 }

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from gateway.api.body_budget import SMALL_BODY_BYTES, BodyBudget
 from gateway.api.content_coding import Expander
@@ -23,6 +23,9 @@ from storage.log.record import Record
 from storage.rows.codec import RowCodec, RowCodecs
 from storage.rows.schema import TableSchema
 from twinlog.errors import Forbidden, TwinlogError
+
+if TYPE_CHECKING:  # they are made of what is here
+    from gateway.ui.pages import Pages
 
 CONTEXT = "context"  # in the scope of a request: the context of the door that it came in by
 BODY_HOLD = "body_hold"  # in the scope of a request: its place in the budget of bodies
@@ -42,6 +45,8 @@ class ApiContext:
         self.configuration = configuration  # None: it is of no file
         self.trail = trail  # None: a door of a test or of the simulator, which keeps none
         self.metrics = DoorMetrics(service.cluster)
+        service.looks.door = self.metrics
+        self.pages: Pages | None = None  # of the operator's page; the composition root sets them
         self.closing = asyncio.Event()
         self.bodies = BodyBudget(http.bodies_bytes_max)
         self.expander = Expander()

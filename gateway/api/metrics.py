@@ -108,6 +108,15 @@ class DoorMetrics:
             "http_problems_total": {(str(status), code): float(count) for (status, code), count in self._problems.items()},
         }
 
+    def durations(self) -> dict[str, Histogram]:
+        """The acknowledgements of each mode and the reads, for the operator's page."""
+        return {**{f"ack_seconds_{mode}": each for mode, each in self._acks.items()}, "read_seconds": self._reads}
+
+    def problems(self) -> dict[str, float]:
+        """Answers that were problems: by a fault of the request or of the caller, and by one of the site."""
+        failed = sum(count for (status, _), count in self._problems.items() if status >= 500)
+        return {"http_problems_failed": float(failed), "http_problems_refused": float(self._problems.total() - failed)}
+
     def page(self) -> bytes:
         """Returns the text that `GET /metrics` answers."""
         return generate_latest(self._registry)

@@ -61,14 +61,14 @@ def step_cells(step: Mapping[str, Any]) -> tuple[str, str, str, str]:
     """(mark, name, time taken, what it says) of one step. What it says: its detail, or what it is going to do."""
     state = str(step.get("state", "pending"))
     name = escape(str(step.get("name", "?")))
-    said = escape(_words(step.get("detail"))) if step.get("detail") else f"[dim]{escape(str(step.get('what', '')))}[/]"
+    said = escape(detail_words(step.get("detail"))) if step.get("detail") else f"[dim]{escape(str(step.get('what', '')))}[/]"
     if state == "running" and not step.get("abortable", True):
         said += "  [yellow](no way back from here)[/]"
     mark = _STEP_MARKS.get(state, "[dim]·[/]")
     return mark, f"[dim]{name}[/]" if state == "pending" else name, _took(step, "started_ms"), said
 
 
-def _words(value: Any) -> str:
+def detail_words(value: Any) -> str:
     """An error, a text, or an object of facts as `name value, name value`; progress with rate and ETA."""
     if not isinstance(value, Mapping):
         return str(value)
@@ -93,7 +93,7 @@ def _is_table(value: Any) -> bool:
 
 def _fact(value: Any) -> str:
     if isinstance(value, Mapping):
-        return f"({value['statement'] if 'statement' in value else _words(value)})"
+        return f"({value['statement'] if 'statement' in value else detail_words(value)})"
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, list):

@@ -215,6 +215,7 @@ def _announce(
     for site, entry in document["sites"].items():
         role = "[bold]active[/]" if site == active else "standby"
         console.print(f"  site {site}  {entry['url']}  pid {entry['pid']}  {role}")
+    console.print(f"The pair on a page: [bold]{document['sites'][active or 'a']['url']}/ui[/]", soft_wrap=True)
     where = document["operator_config"]
     url = document["sites"][active or "a"]["url"]
     console.print("\nTry:", style="bold")

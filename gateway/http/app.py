@@ -49,6 +49,10 @@ from gateway.http.origins import Origins, preflight, shared_with
 from gateway.service.http_settings import HttpSettings
 from gateway.service.port import Configuration, SiteService
 from gateway.trail.trail import Trail
+from gateway.ui import routes as ui
+from gateway.ui.page_route import refusal_page
+from gateway.ui.pages import Pages
+from storage.clock import Clock
 from twinlog.errors import Forbidden, InvalidInput, TwinlogError
 
 Part = Literal["all", "public", "peer"]  # of the routes: `peer` is for the other site alone, `public` is all the rest
@@ -113,12 +117,18 @@ class DoorApp:
 
     async def _guarded(self, gate: Gate, scope: Scope, receive: Receive, send: Send) -> None:
         route, table = _matching(self._routes, scope)
+        is_page = route.startswith(ui.PREFIX) and self.context.pages is not None
+        if is_page and self.context.pages is not None:
+            self.context.pages.present(scope, is_use=route != ui.EVENTS)
         try:
             need = NEEDS[scope["method"], route] if route else IDENTITY  # what is no route is said to callers alone
             budget = await gate.admit(scope, need, route, table)
         except Exception as error:
-            refused = self.context.problem(error, is_write=is_write_method(scope["method"]))
             await gate.before_refusal()
+            if is_page:
+                await refusal_page(Request(scope), error)(scope, receive, send)
+                return
+            refused = self.context.problem(error, is_write=is_write_method(scope["method"]))
             await to_response(refused)(scope, receive, send)
             return
         if budget is None:
@@ -174,9 +184,13 @@ def _counted_out(send: Send, budget: Budget) -> Send:
 def build_app(
     service: SiteService, config: HttpSettings, *, now_s: Callable[[], float], new_id: Callable[[], str],
     gate: Gate | None = None, trail: Trail | None = None, configuration: Configuration | None = None,
+    clock: Clock | None = None, secret: Callable[[], str] | None = None,
 ) -> DoorApp:
-    """The door with all routes, to be served by server.py."""
+    """The door with all routes, to be served by server.py. `clock`, `secret`: of the operator's page; None: the door has
+    none."""
     context = ApiContext(service, config, now_s=now_s, new_id=new_id, trail=trail, configuration=configuration)
+    if clock is not None and secret is not None:
+        context.pages = Pages(service, clock, context.closing, secret, gate)
     return DoorApp(context, gate=gate)
 
 
@@ -194,7 +208,7 @@ def _plain(part: Part) -> tuple[FastAPI, Sequence[Route]]:
         routers = [room.router() for room in (tables, rows, scans, cluster, checks, operations, health)] + routers
         routers += [
             checks.view_router(), barriers.router(), barriers.audits_router(), trail.router(), configuration.router(),
-            pages.router(app),
+            pages.router(app), ui.router(),
         ]
     for router in routers:
         app.include_router(router)

@@ -26,6 +26,10 @@ class Histogram:
     def count(self) -> int:
         return sum(self._counts)
 
+    def counts(self) -> tuple[int, ...]:
+        """How many fell behind the bound before and up to each bound, then how many were longer than the last."""
+        return tuple(self._counts)
+
     def buckets(self) -> list[tuple[str, float]]:
         """(upper bound in seconds as text, how many took at most so long), the last bound is +Inf."""
         return list(zip([*map(str, BOUNDS_S), "+Inf"], map(float, accumulate(self._counts)), strict=True))

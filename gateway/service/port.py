@@ -26,10 +26,13 @@ from gateway.service.documents import (
     ReloadDocument,
     ServingDocument,
 )
+from gateway.service.histogram import Histogram
+from gateway.service.looks import Epochs, Logs, SiteLook
+from gateway.service.looks import Operations as OperationsLook
 from storage.engine import StoredRow
 from storage.log.record import Record, RequestMark
 from storage.rows.schema import TableSchema
-from switchover.monitor.views import SiteView
+from switchover.monitor.views import Answers, SiteView
 from switchover.operations.document import OperationDocument
 from switchover.preflight.preflight import ChecksDocument
 from switchover.register.port import Mode
@@ -220,11 +223,38 @@ class Configuration(Protocol):
     def log_level(self, level: str) -> ReloadDocument:
         """Logs from `level` on, until the next reload or start. Raises InvalidInput."""
         ...
+class DoorFigures(Protocol):
+    """The figures that a door keeps of what it answers."""
+
+    def answers(self) -> Answers: ...
+    def durations(self) -> Mapping[str, Histogram]:
+        """By Prometheus name, without the twinlog_ prefix."""
+
+    def problems(self) -> Mapping[str, float]: ...
+
+
+class Looks(Protocol):
+    """What a site shows to operators, of itself and, through the other gateway, of the other site. Those of the other site
+    raise the error that it answers with, or PeerError, within a few seconds."""
+
+    door: DoorFigures | None
+
+    def now(self) -> SiteLook: ...
+    async def view(self) -> SiteView: ...
+    async def operations(self) -> OperationsLook: ...
+    def epochs(self) -> Epochs: ...
+    async def logs(self) -> Logs: ...
+    async def other_now(self) -> SiteLook: ...
+    async def other_view(self) -> SiteView: ...
+    async def other_checks(self, kind: str) -> ChecksDocument: ...
+    async def other_operations(self) -> OperationsLook: ...
+    async def other_epochs(self) -> Epochs: ...
+    async def other_logs(self) -> Logs: ...
 
 
 @dataclass(frozen=True, slots=True)
 class SiteService:
-    """The six ports of the site named `site`, and `peer_call(method, body)`, one call of the other site."""
+    """The seven ports of the site named `site`, and `peer_call(method, body)`, one call of the other site."""
 
     site: str
     rows: Rows
@@ -233,4 +263,5 @@ class SiteService:
     operations: Operations
     barriers: Barriers
     audits: AuditLog
+    looks: Looks
     peer_call: Callable[[str, bytes], Awaitable[bytes]]

@@ -75,7 +75,12 @@ class ClusterView:
             if resync.records_left is not None:
                 found["resync_records_left"] = resync.records_left
         ended: Labelled = {labels: float(count) for labels, count in self._ended().items()}
-        return {**site_metrics(site), **risk_metrics(site, at_risk(site)), **found, "operations_total": ended}
+        return {**site_figures(site), **found, "operations_total": ended}
+
+
+def site_figures(site: Site) -> Figures:
+    """Returns the figures of a site, with what the document says is at risk."""
+    return {**site_metrics(site), **risk_metrics(site, at_risk(site))}
 
 
 def cluster_document(site: Site, running_operation: str | None) -> ClusterDocument:

@@ -70,6 +70,10 @@ class SiteOperations:
         return None if running is None else running.id
 
     @property
+    def running(self) -> OperationDocument | None:
+        return self._executor.running
+
+    @property
     def ended(self) -> Mapping[tuple[str, str], int]:
         """Counts attempts that ended in this process, dry runs left out, by kind and outcome."""
         return self._executor.ended

@@ -22,6 +22,7 @@ from remote_log.replication.messages import (
     DRAIN,
     EPOCHS,
     FOLLOW,
+    LOOK,
     MERGE,
     PREPARE,
     REPLICATE,
@@ -38,6 +39,8 @@ from remote_log.replication.messages import (
     EpochsReply,
     EpochsRequest,
     FollowRequest,
+    LookReply,
+    LookRequest,
     MergeReply,
     MergeRequest,
     NoRequest,
@@ -66,8 +69,11 @@ MERGE_ATTEMPTS = 10
 
 
 class PeerApi:
-    def __init__(self, site: Site, trail: Callable[[TrailNote], Awaitable[TrailNote]] | None = None) -> None:
-        """`trail` answers what the other site says of its audit trail; None: this one keeps none."""
+    def __init__(
+        self, site: Site, trail: Callable[[TrailNote], Awaitable[TrailNote]] | None = None,
+        look: Callable[[LookRequest], Awaitable[LookReply]] | None = None,
+    ) -> None:
+        """`trail` answers what the other site says of its audit trail, `look` what its page asks; None: nothing here does."""
         self._site = site
         self._methods: dict[str, tuple[type[Any], Callable[[Any], Awaitable[msgspec.Struct]]]] = {
             FOLLOW: (FollowRequest, self._follow), REPLICATE: (ReplicateRequest, self._replicate),
@@ -79,6 +85,8 @@ class PeerApi:
         }
         if trail is not None:
             self._methods[TRAIL] = TrailNote, trail
+        if look is not None:
+            self._methods[LOOK] = LookRequest, look
 
     async def call_bytes(self, method: str, body: bytes) -> bytes:
         known = self._methods.get(method)

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 
 from gateway.service.port import SiteService
 from gateway.site.cluster_document import ClusterView
+from gateway.site.looks import SiteLooks
 from gateway.site.operations import SiteOperations
 from gateway.site.peer_api import PeerApi
 from gateway.site.site import Site
@@ -16,8 +17,10 @@ def site_service(
     site: Site, operations: SiteOperations, trail: Callable[[TrailNote], Awaitable[TrailNote]] | None = None
 ) -> SiteService:
     """`trail` answers the other site's calls about its audit trail."""
+    looks = SiteLooks(site, operations)
     return SiteService(
         site=site.site, rows=site.rows, tables=site.tables,
         cluster=ClusterView(site, lambda: operations.running_id, lambda: operations.ended),
-        operations=operations, barriers=site.barrier_calls, audits=site.audits, peer_call=PeerApi(site, trail).call_bytes,
+        operations=operations, barriers=site.barrier_calls, audits=site.audits, looks=looks,
+        peer_call=PeerApi(site, trail, looks.answer).call_bytes,
     )

@@ -28,7 +28,7 @@ from twinlog.errors import MalformedBody, PeerError
 FOLLOW, REPLICATE, BASE, BASE_DONE = "follow", "replicate", "base", "base_done"
 STATUS, EPOCHS, ROWS, PREPARE = "status", "epochs", "rows", "prepare"
 DRAIN, UNDRAIN, STEP_DOWN, MERGE = "drain", "undrain", "step_down", "merge"
-TRAIL = "trail"
+TRAIL, LOOK = "trail", "look"
 
 SEQ_MAX = 1 << 62
 EPOCH_MAX = 1 << 39  # a claim's name has twelve digits (layout.py)
@@ -51,6 +51,7 @@ OutcomeRow = tuple[Name, Digest, Epoch, Seq, Version, Seq, bool]  # idempotency 
 
 ROWS_BYTES = 16 << 20  # an answer with rows ends with the one that reaches it
 ROWS_REPLY_BYTES_MAX = 64 << 20
+LOOK_BYTES_MAX = 4 << 20
 REPLY_BYTES_MAX = 8 << 20  # of any other answer: EPOCHS_MAX epochs are the longest
 _T = TypeVar("_T")
 
@@ -309,6 +310,21 @@ class TrailNote(msgspec.Struct, frozen=True):
     seen: Seq
     changes: Annotated[list[TrailChange], Meta(max_length=TRAIL_CHANGES_MAX)] = []
     has_more: bool = False  # changes behind these, which the next note has
+
+
+class LookRequest(msgspec.Struct):
+    """Asks what the other site shows of itself to its operators. `what`: a name of gateway/service/looks.py; `kind`: of the
+    checks."""
+
+    what: Name
+    kind: Name = ""
+
+
+class LookReply(msgspec.Struct):
+    """`document`: what was asked for, as JSON."""
+
+    site: Name
+    document: Annotated[bytes, Meta(max_length=LOOK_BYTES_MAX)]
 
 
 def addressed(struct: msgspec.Struct, pair: str) -> dict[str, Any]:

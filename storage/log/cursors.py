@@ -87,6 +87,11 @@ class CursorRegistry:
         """
         return min((self._counted(holder, current_epoch) for holder in self._holders.values() if holder.blocking), default=0)
 
+    def positions(self, current_epoch: int) -> dict[str, int | None]:
+        """The position of each holder, by name; None: not known, which counts as 0."""
+        known = {name: one.durable_seq for name, one in self._positions.items() if one.epoch == current_epoch}
+        return {name: known.get(name) for name in sorted(self._holders)}
+
     @asynccontextmanager
     async def trimming(self, current_epoch: int) -> AsyncIterator[int]:
         """`async with registry.trimming(epoch) as safepoint`: nobody registers until the block has been left, in which

@@ -21,7 +21,8 @@ from gateway.service.barriers import BarrierService
 from gateway.service.catalog import Catalog
 from gateway.service.conditions import Refusals, check_same_request, checks_of
 from gateway.service.documents import ActiveSite, BarrierDocument, ClusterDocument, Outcome, ReceiptDocument, ServingDocument
-from gateway.service.port import KeptTable, SiteService, WriteRequest, WriteResult
+from gateway.service.looks import EpochBegin, Epochs, Logs, Operations, SiteLook, counted
+from gateway.service.port import DoorFigures, KeptTable, SiteService, WriteRequest, WriteResult
 from gateway.service.receipts import decode_receipt, encode_receipt
 from gateway.service.rows import to_records
 from gateway.service.tables import check_confirmed
@@ -37,7 +38,7 @@ from switchover.monitor.views import SiteView
 from switchover.operations.document import Operation, OperationDocument, OperationState, StepRecord, document
 from switchover.preflight.preflight import ChecksDocument
 from switchover.roles.table import Role
-from twinlog.errors import Conflict, NotActive, NotFound, Refused, TwinlogError, Unavailable
+from twinlog.errors import Conflict, NotActive, NotFound, PeerError, Refused, TwinlogError, Unavailable
 
 ACTIVE = {"site": "a", "url": "http://a.example:8401", "epoch": 1}
 OWN = SiteFacts(
@@ -68,6 +69,7 @@ class DictService:
         self.cluster_queue: asyncio.Queue[ClusterDocument | None] = asyncio.Queue()
         self.tables = DictTables(self)
         self.operations = DictOperations(site)
+        self.looks = DictLooks(self)
         self.peer_call: Callable[[str, bytes], Awaitable[bytes]] = peer_call
         self._next = FIRST_TIMESTAMP
 
@@ -75,7 +77,8 @@ class DictService:
     def ports(self) -> SiteService:
         return SiteService(
             site=self.site, rows=self, tables=self.tables, cluster=self, operations=self.operations,
-            barriers=DictBarriers(self), audits=AuditNotes(self.engine, SystemClock()), peer_call=self.peer_call,
+            barriers=DictBarriers(self), audits=AuditNotes(self.engine, SystemClock()), looks=self.looks,
+            peer_call=self.peer_call,
         )
 
     # rows
@@ -191,6 +194,62 @@ class DictService:
     def need_reads(self, stale: bool) -> None:
         if not (stale and self.role_now == "STANDBY"):
             self.need_active()
+
+
+class DictLooks:
+    """What the page shows. `other`: the other site, or the error by which it does not answer; `logs_now`: of this one."""
+
+    def __init__(self, site: DictService) -> None:
+        self._site = site
+        self.door: DoorFigures | None = None
+        self.figures: dict[str, float] = {"wal_bytes": 1024.0}
+        self.cluster: ClusterDocument | None = None  # other than the service's
+        self.view_now = SiteView(own=OWN, peer=None, peer_error="site b does not answer")
+        self.other: SiteLook | TwinlogError = PeerError("site b does not answer", sent=True)
+        self.known = Epochs([EpochBegin(1, 1, "a", "bootstrap")], 0)
+        self.logs_now = Logs(site.site, [], 0, None, [], None, [], [], None)
+
+    def now(self) -> SiteLook:
+        running = next((one for one in self._site.operations.documents.values() if one.state == "running"), None)
+        durations = {} if self.door is None else {name: counted(one) for name, one in self.door.durations().items()}
+        return SiteLook(self.cluster or self._site.document(), dict(self.figures), durations, running)
+
+    async def view(self) -> SiteView:
+        return self.view_now
+
+    async def operations(self) -> Operations:
+        return Operations(list(reversed(self._site.operations.documents.values())))
+
+    def epochs(self) -> Epochs:
+        return self.known
+
+    async def logs(self) -> Logs:
+        return self.logs_now
+
+    def _answering(self) -> SiteLook:
+        if isinstance(self.other, TwinlogError):
+            raise self.other
+        return self.other
+
+    async def other_now(self) -> SiteLook:
+        return self._answering()
+
+    async def other_view(self) -> SiteView:
+        raise PeerError(f"{self._answering().cluster.site} shows no view here")
+
+    async def other_checks(self, kind: str) -> ChecksDocument:
+        return ChecksDocument(kind, self._answering().cluster.site, True, [], None)
+
+    async def other_operations(self) -> Operations:
+        found = self._answering().operation
+        return Operations([] if found is None else [found])
+
+    async def other_epochs(self) -> Epochs:
+        self._answering()
+        return self.known
+
+    async def other_logs(self) -> Logs:
+        return replace(self.logs_now, site=self._answering().cluster.site)
 
 
 class DictTables:

@@ -58,7 +58,7 @@ class Documented:
         """Returns the faults of this answer by the document; `body` is whole, or the next events of a stream."""
         media = content_type.partition(";")[0]
         path, _, query = path.partition("?")
-        if path in ("/openapi.json", "/docs", "/") and status == 200:
+        if (path in ("/openapi.json", "/docs", "/") and status == 200) or path == "/ui" or path.startswith("/ui/"):
             return None  # the document itself, and pages for people
         operations = next((methods for pattern, methods in self._paths if pattern.fullmatch(path)), {})
         if method == "OPTIONS" and status == 204:

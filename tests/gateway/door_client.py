@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import secrets
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from gateway.http.server import HttpServer, ServerSettings, serving
 from gateway.service.http_settings import HttpSettings
 from gateway.service.port import Configuration
 from gateway.trail.trail import Trail
+from storage.clock import SystemClock
 from tests.gateway.data_over_bytes import with_data_over_bytes
 from tests.gateway.dict_service import DictService
 from tests.gateway.documented import async_read_hook, checked
@@ -85,7 +87,7 @@ async def _prepared(
     ports = with_data_over_bytes(service.ports) if over_bytes else service.ports
     app = build_app(
         ports, config or HttpSettings(), now_s=time.perf_counter, new_id=lambda: "incident-1", gate=gate, trail=trail,
-        configuration=configuration,
+        configuration=configuration, clock=SystemClock(), secret=secrets.token_urlsafe,
     )
     app.plain = checked(app.plain)  # type: ignore[assignment]
     return service, app

@@ -25,6 +25,7 @@ from storage.log.record import (
     decode_schema_change,
     encode_records,
 )
+from storage.log.segment import HEADER_BYTES as SEGMENT_HEADER_BYTES
 from storage.log.segment import (
     HEADER_BYTES_MAX,
     REMOTE_ALIGNMENT,
@@ -42,7 +43,6 @@ from storage.log.segment import (
     scan_segment,
     wal_name,
 )
-from storage.log.segment import HEADER_BYTES as SEGMENT_HEADER_BYTES
 from storage.log.segment import MAGIC as SEGMENT_MAGIC
 from switchover.register.dfs_folder import RegisterEntry
 from switchover.register.port import PairState

@@ -14,13 +14,12 @@ import pyarrow as pa  # type: ignore[import-untyped]
 from chaos.fuzz.target import Target
 from gateway.api.batches import canonical_batch, canonical_check, decode_batch, decode_check
 from gateway.api.bodies import decoded_object
-from gateway.api.request import ARROW, JSON, MSGPACK, NDJSON, column_list, point_in_time
+from gateway.api.request import JSON, MSGPACK, NDJSON, column_list, point_in_time
 from gateway.api.scans import ScanParameters, page_token, plan_scan
 from gateway.service.http_settings import HttpSettings
 from gateway.service.port import Mutation
 from gateway.service.receipts import decode_receipt, encode_receipt
 from storage.engine import StoredRow
-from storage.log.record import Record
 from storage.rows.arrow import arrow_records
 from storage.rows.codec import RowCodec, merge_values
 from storage.rows.predicates import compile_predicates

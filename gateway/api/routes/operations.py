@@ -47,12 +47,12 @@ def router() -> APIRouter:
         head, body = await whole_request(request, context)
         expect_type(head, (JSON,))
         asked, (key, _) = decoded(_decode, body), idempotency(head, body)
-        actor, start = _actor(request), context.service.operations.start
+        actor, start = actor_of(request), context.service.operations.start
         if asked.dry_run:  # changes nothing, so the trail has no line of it
             planned = await start(asked.kind, asked.to, asked.options, True, actor, key, _expires_ms(request))
             return json_answer(planned)
         what = {"kind": asked.kind, "to": asked.to, "options": asked.options}
-        async with role_change(request, events.ASKED, what, _says(request)):
+        async with role_change(request, events.ASKED, what, says_of(request)):
             document = await start(asked.kind, asked.to, asked.options, False, actor, key, _expires_ms(request))
         return json_answer(document, 202, (b"location", f"/v1/operations/{document.id}".encode()))
 
@@ -86,8 +86,8 @@ def router() -> APIRouter:
     async def abort_operation(operation_id: OperationId, request: Request) -> Response:
         context = context_of(request)
         await head_once_whole(request, context)
-        name, actor = decoded_part(operation_id), _actor(request)
-        async with role_change(request, events.ABORT, {"operation": name}, _says(request)):
+        name, actor = decoded_part(operation_id), actor_of(request)
+        async with role_change(request, events.ABORT, {"operation": name}, says_of(request)):
             document = await context.service.operations.abort(name, actor)
         return json_answer(document)
 
@@ -98,8 +98,8 @@ def router() -> APIRouter:
     async def resume_operation(operation_id: OperationId, request: Request) -> Response:
         context = context_of(request)
         await head_once_whole(request, context)
-        name, actor, expires_ms = decoded_part(operation_id), _actor(request), _expires_ms(request)
-        async with role_change(request, events.RESUMED, {"operation": name}, _says(request)):
+        name, actor, expires_ms = decoded_part(operation_id), actor_of(request), _expires_ms(request)
+        async with role_change(request, events.RESUMED, {"operation": name}, says_of(request)):
             document = await context.service.operations.resume(name, actor, expires_ms)
         return json_answer(document)
 
@@ -117,17 +117,17 @@ def _expires_ms(request: Request) -> int | None:
     return int(said)
 
 
-def _actor(request: Request) -> str:
+def actor_of(request: Request) -> str:
     """Returns who asks: the identity where there is one, as they say themselves, if they do, and always the address that they
     ask from."""
-    address, said = request.client.host if request.client else "unknown", _says(request)
+    address, said = request.client.host if request.client else "unknown", says_of(request)
     caller = caller_of(request)
     known = [] if caller is ANONYMOUS else [f"{caller.kind} {caller.name}"]
     who = ", as ".join([*known, *([said] if said else [])])
     return f"{who} ({address})" if who else address
 
 
-def _says(request: Request) -> str:
+def says_of(request: Request) -> str:
     """Returns what whoever asks calls himself, which nothing proves. Raises InvalidInput."""
     said = request.headers.get(ACTOR_HEADER, "")
     if len(said) > ACTOR_LENGTH_MAX or not said.isprintable():

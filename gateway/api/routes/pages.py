@@ -34,6 +34,7 @@ summary b{display:inline-block;min-width:4.5rem}table{border-collapse:collapse;w
 td,th{text-align:left;vertical-align:top;padding:.25rem .8rem .25rem 0;border-bottom:1px solid #8883}
 """
 _LINKS = (
+    ("/ui", "the pair on a page for operators: what is wrong, what to type, role changes"),
     ("/docs", "every path, with examples"), ("/openapi.json", "the same for programs, as an OpenAPI document"),
     ("/v1/cluster", "the pair as this site sees it"), ("/v1/tables", "the tables"), ("/v1/operations", "role changes"),
     ("/health/ready", "whether this site serves or follows"), ("/metrics", "figures for Prometheus"),

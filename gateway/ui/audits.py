@@ -1,0 +1,71 @@
+"""The view *Audits*: what the last run of each job found, and the snapshots that are kept for audits.
+
+What always holds: what a gateway was not notified of is not known here; each site keeps its own notes. An audit's whole page,
+with its plots and differences, is in the folder that it wrote, on the machine where it ran.
+This module is pure.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gateway.service.audits import AuditRun, Audits
+from gateway.service.documents import BarrierList
+from gateway.ui import words
+
+_LEVELS = {"good": "ok", "bad": "bad", "failed": "warn"}
+_VERDICTS = {
+    ("compare", "good"): "both sites are equal", ("compare", "bad"): "the sites differ",
+    ("log-audit", "good"): "the logs are sound", ("log-audit", "bad"): "the logs have faults",
+    ("repair", "good"): "every row was repaired",
+    ("repair", "bad"): "rows are left to repair", ("replay", "good"): "the new storage is made",
+    ("reconcile", "good"): "nothing that was put aside is lost", ("reconcile", "bad"): "rows that were put aside are lost",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class AuditRow:
+    id: str
+    job: str
+    level: str
+    verdict: str
+    differences: int
+    tables: str
+    finished: str
+    took: str
+    by: str
+    barrier: str
+
+
+@dataclass(frozen=True, slots=True)
+class BarrierRow:
+    name: str
+    seq: int
+    epoch: int
+    taken: str
+    expires: str
+
+
+@dataclass(frozen=True, slots=True)
+class AuditsPage:
+    rows: tuple[AuditRow, ...]
+    last_good: str
+    barriers: tuple[BarrierRow, ...]
+
+
+def audits_page(audits: Audits, barriers: BarrierList, now_ms: int) -> AuditsPage:
+    rows = tuple(_row(one) for one in sorted(audits.last.values(), key=lambda one: one.finished_at, reverse=True))
+    good = audits.last_good_compare
+    ago = "" if good is None else words.duration(max(0.0, now_ms / 1000 - good.finished_at.timestamp()))
+    last_good = "" if good is None else f"{ago} ago, by {good.id}"
+    held = tuple(BarrierRow(one.name, one.seq, one.epoch, one.taken_at, one.expires_at) for one in barriers.barriers)
+    return AuditsPage(rows, last_good, held)
+
+
+def _row(one: AuditRun) -> AuditRow:
+    took_s = (one.finished_at - one.started_at).total_seconds()
+    tables = ", ".join(one.tables[:8]) + (f" and {len(one.tables) - 8} more" if len(one.tables) > 8 else "")
+    return AuditRow(
+        one.id, one.job, _LEVELS[one.outcome], _VERDICTS.get((one.job, one.outcome), "it could not be done"), one.differences,
+        tables, one.finished_at.strftime("%Y-%m-%d %H:%M:%S"), words.duration(max(0.0, took_s)), one.by, one.barrier or "",
+    )

@@ -1,0 +1,51 @@
+"""What the event streams of pages share: each live part is drawn once a look for all who may see the same.
+
+What always holds: an event has the parts that changed since a look, and only streams that have seen that very look get it as it
+is; what nobody asked for during the last looks is forgotten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+import msgspec
+
+from gateway.ui.watch import PairSeen
+
+Key = tuple[str, str, bool, bool]  # view, operation, whether the advice may be shown, whether changes may be made
+FORGOTTEN_LOOKS = 50
+
+
+class Drawn(NamedTuple):
+    """The parts of a view at look `number`, and the event for those who have seen look `before`."""
+
+    number: int
+    parts: Mapping[str, str]
+    before: int
+    event: bytes
+
+
+class Shared:
+    """What was drawn last, for each key."""
+
+    def __init__(self) -> None:
+        self._drawn: dict[Key, Drawn] = {}
+
+    def draw(self, key: Key, seen: PairSeen, make: Callable[[PairSeen], Mapping[str, str]]) -> Drawn:
+        last = self._drawn.get(key)
+        if last is not None and last.number == seen.number:
+            return last
+        for other, one in list(self._drawn.items()):
+            if seen.number - one.number > FORGOTTEN_LOOKS:
+                del self._drawn[other]
+        parts = make(seen)
+        known: Mapping[str, str] = {} if last is None else last.parts
+        drawn = Drawn(seen.number, parts, -1 if last is None else last.number, event_of(known, parts))
+        self._drawn[key] = drawn
+        return drawn
+
+
+def event_of(before: Mapping[str, str], now: Mapping[str, str]) -> bytes:
+    """Returns the parts that changed, as JSON; `{}`: none."""
+    return msgspec.json.encode({name: text for name, text in now.items() if before.get(name) != text})

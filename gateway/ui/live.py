@@ -1,0 +1,52 @@
+"""The event stream of a page: the parts that changed, as HTML.
+
+What always holds: a stream shows what the caller may see, and ends with the session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+
+from gateway.access.caller import Caller
+from gateway.ui.change import change_values
+from gateway.ui.drawing import event_of
+from gateway.ui.now import now_page
+from gateway.ui.pages import Pages
+from gateway.ui.rendering import regions
+from gateway.ui.watch import PairSeen
+from twinlog.errors import InvalidInput, NotFound
+
+NOTHING = b"{}"
+
+
+class Live:
+    """One stream. Raises InvalidInput for a view that has none, NotFound where the caller may not see it."""
+
+    def __init__(self, pages: Pages, caller: Caller, session: str, view: str, operation: str) -> None:
+        if view not in ("now", "change"):
+            raise InvalidInput(f"the view {view[:40]!r} has no stream", parameter="view")
+        if view == "change" and not pages.may(caller, "GET", "/ui/change"):
+            raise NotFound("the view 'change' has no stream for this caller")
+        self._pages, self._session, self._view, self._operation = pages, session, view, operation
+        self._is_advised = pages.may(caller, "GET", "/v1/view")
+        self._may_change = pages.may(caller, "POST", "/ui/change")
+        self._needs_session = pages.sessions.token_of(session) is not None
+
+    async def follow(self) -> AsyncIterator[bytes]:
+        """Yields an event for each look at which something has changed; the first has all parts."""
+        shown: Mapping[str, str] = {}
+        number = -1
+        key = (self._view, self._operation, self._is_advised, self._may_change)
+        async for seen in self._pages.watch.follow():
+            if self._needs_session and self._pages.sessions.token_of(self._session, is_use=False) is None:
+                return  # the page asks for another stream, and is led to the log-in
+            drawn = self._pages.shared.draw(key, seen, self._draw)
+            event = drawn.event if drawn.before == number else event_of(shown, drawn.parts)
+            shown, number = drawn.parts, drawn.number
+            if event != NOTHING:
+                yield event
+
+    def _draw(self, seen: PairSeen) -> Mapping[str, str]:
+        if self._view == "now":
+            return regions("now.html", {"page": now_page(seen, is_advised=self._is_advised), "is_advised": self._is_advised})
+        return regions("change.html", change_values(seen, self._operation, may_change=self._may_change))

@@ -1,0 +1,92 @@
+"""The view *Log*: the segments of the WAL and of the remote logs of both sites, the claims, and how far the log is trimmed.
+
+What always holds: what is on a DFS that does not answer is called unknown, with the reason.
+This module is pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gateway.service.looks import LogClaim, Logs, LogSegment
+from gateway.ui import words
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentRow:
+    name: str
+    epoch: int
+    sequences: str
+    size: str
+    end: str
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    epoch: int
+    site: str
+    kind: str
+    reason: str
+    at: str
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    name: str
+    at: str
+    is_holding: bool  # the log is kept for its sake
+
+
+@dataclass(frozen=True, slots=True)
+class SiteLogs:
+    """The logs of one site. `error`: why they are not known; `kept_error`: why its DFS is not."""
+
+    site: str
+    error: str = ""
+    wal: tuple[SegmentRow, ...] = ()
+    wal_note: str = ""
+    holders: tuple[Holder, ...] = ()
+    remote: tuple[SegmentRow, ...] | None = None
+    kept: tuple[SegmentRow, ...] | None = None
+    claims: tuple[Claimed, ...] | None = None
+    kept_error: str = ""
+
+
+def site_logs(logs: Logs) -> SiteLogs:
+    positions = [one.durable_seq for one in logs.holders]
+    lowest = min((0 if seq is None else seq for seq in positions), default=0)
+    holders = tuple(
+        Holder(one.name, words.number(one.durable_seq), (one.durable_seq or 0) == lowest) for one in logs.holders
+    )
+    reach = "it holds no frame" if logs.first_previous is None else f"it reaches back to sequence {logs.first_previous + 1:,}"
+    return SiteLogs(
+        logs.site, wal=_rows(logs.wal, last_is_open=True), wal_note=f"{words.size(logs.wal_bytes)} on disk; {reach}",
+        holders=holders, remote=None if logs.remote is None else _rows(logs.remote),
+        kept=None if logs.kept is None else _rows(logs.kept), claims=_claims(logs.claims), kept_error=logs.kept_error or "",
+    )
+
+
+def _rows(segments: Sequence[LogSegment], *, last_is_open: bool = False) -> tuple[SegmentRow, ...]:
+    return tuple(
+        _row(one, (place == len(segments) - 1) if last_is_open else one.is_open) for place, one in enumerate(segments)
+    )[::-1]
+
+
+def _row(one: LogSegment, is_open: bool | None) -> SegmentRow:
+    if one.first_seq is None or one.last_seq is None:
+        sequences = words.UNKNOWN if one.bytes is None and is_open is None else "none"
+    else:
+        sequences = f"{one.first_seq:,} to {one.last_seq:,}" if one.last_seq >= one.first_seq else "none"
+    end = words.UNKNOWN if is_open is None else "written now" if is_open else "closed"
+    written = words.size(one.bytes) if one.bytes is not None else ""
+    return SegmentRow(one.name.rpartition("/")[2], one.epoch, sequences, written, end)
+
+
+def _claims(claims: Sequence[LogClaim] | None) -> tuple[Claimed, ...] | None:
+    if claims is None:
+        return None
+    return tuple(
+        Claimed(one.epoch, one.site or words.UNKNOWN, one.kind or words.UNKNOWN, one.reason or "", words.moment(one.wall_ms))
+        for one in reversed(claims)
+    )

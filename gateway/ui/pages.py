@@ -1,0 +1,155 @@
+"""What the pages of one door share: the watch of the pair, the sessions, and what stands on every page.
+
+What always holds: a page shows a caller only what the routes of the API would answer this caller (gateway/access/needs.py); a
+cookie of a session stands for the token that was given for it, and is judged by the gate like that one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any
+from urllib.parse import urlencode
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Scope
+
+from gateway.access.caller import ANONYMOUS, CALLER, NOBODY, Caller
+from gateway.access.gate import Gate
+from gateway.access.needs import IDENTITY, NEEDS
+from gateway.api.problems import Answer
+from gateway.api.routes.common import caller_of, to_response
+from gateway.service.port import SiteService
+from gateway.ui.drawing import Shared
+from gateway.ui.rendering import PAGE_HEADERS, SECURITY, render
+from gateway.ui.sessions import IDLE_S, Sessions
+from gateway.ui.watch import PairWatch
+from gateway.ui.words import duration
+from storage.clock import Clock
+from twinlog.errors import Forbidden, TwinlogError, Unauthenticated
+
+TABS = (
+    ("Now", "/ui"), ("Change", "/ui/change"), ("History", "/ui/history"), ("Tables", "/ui/tables"), ("Audits", "/ui/audits"),
+    ("Log", "/ui/log"),
+)
+LOG_IN = "/ui/login"
+_PATH_MAX = 500
+
+
+class Pages:
+    """`secret()` makes an unguessable text. `gate` None: nobody is asked who they are."""
+
+    def __init__(
+        self, service: SiteService, clock: Clock, closing: asyncio.Event, secret: Callable[[], str], gate: Gate | None
+    ) -> None:
+        self.service, self.gate = service, gate
+        cluster = service.cluster.document()
+        self.site, self.pair = cluster.site, cluster.pair
+        self.watch = PairWatch(service, clock, closing)
+        self.shared = Shared()
+        self.sessions = Sessions(f"twinlog_{cluster.pair}_{cluster.site}", secret, clock.monotonic_s)
+
+    # ---- who asks
+    def present(self, scope: Scope, *, is_use: bool = True) -> None:
+        """Puts the token of the request's session into the request, as if the browser had sent it."""
+        headers = scope["headers"]
+        if any(name == b"authorization" for name, _ in headers):
+            return
+        token = self.sessions.token_of(self.sessions.number_of(headers), is_use=is_use)
+        if token is not None:
+            scope["headers"] = [*headers, (b"authorization", f"Bearer {token}".encode("latin-1", "replace"))]
+
+    def may(self, caller: Caller, method: str, path: str) -> bool:
+        """Returns whether this caller may call a route of the API or of the page, as far as no table is named."""
+        return NEEDS[method, path].missing(caller, "") is None
+
+    # ---- pages
+    def page(
+        self, request: Request, name: str, title: str, values: Mapping[str, Any], *, live: Mapping[str, str] | None = None,
+        status: int = 200,
+    ) -> Response:
+        """Returns the page of a template. `live`: what its event stream is asked for; None: it has none."""
+        number = self.sessions.number_of(request.scope["headers"])
+        is_new = not number
+        number = number or self.sessions.new_number()
+        caller = request.scope.get(CALLER) or NOBODY
+        text = render(name, {
+            **self.frame(caller, request.scope["path"]), "title": title, "form": self.sessions.form_text(number),
+            "live_url": f"/ui/events?{urlencode(live)}" if live is not None else "", **values,
+        })
+        headers = list(PAGE_HEADERS)
+        if is_new:
+            headers.append((b"set-cookie", self._cookie(request, number)))
+        return to_response(Answer(status, headers, text.encode()))
+
+    def frame(self, caller: Caller, path: str) -> dict[str, Any]:
+        """Returns what stands around each page."""
+        tabs = [
+            (name, to, path == to or (to != "/ui" and path.startswith(f"{to}/")))
+            for name, to in TABS if caller is not NOBODY and self.may(caller, "GET", to)
+        ]
+        return {
+            "pair": self.pair, "site": self.site, "tabs": tabs, "caller": caller.name,
+            "log_out": caller.kind not in (ANONYMOUS.kind, "certificate"),
+        }
+
+    def _cookie(self, request: Request, number: str) -> bytes:
+        return self.sessions.cookie(number, is_secure=request.url.scheme == "https").encode("latin-1")
+
+    def see_other(self, to: str, cookie: bytes | None = None) -> Response:
+        headers = [(b"location", to.encode("latin-1", "replace")), (b"cache-control", b"no-store"), *SECURITY]
+        if cookie is not None:
+            headers.append((b"set-cookie", cookie))
+        return to_response(Answer(303, headers, b""))
+
+    # ---- log in, log out
+    def log_in_page(self, request: Request, next_path: str, refusal: str = "", status: int = 200) -> Response:
+        values = {"next": own_path(next_path), "refusal": refusal, "idle": duration(IDLE_S)}
+        return self.page(request, "login.html", "Log in", values, status=status)
+
+    async def log_in(self, request: Request, token: str, next_path: str) -> Response:
+        """A session for a token that the gate takes. The answer to a wrong one does not say why."""
+        if self.gate is None:
+            return self.see_other("/ui")
+        token = token.strip()
+        kept = [(name, value) for name, value in request.scope["headers"] if name != b"authorization"]
+        scope = {**request.scope, "headers": [*kept, (b"authorization", f"Bearer {token}".encode("latin-1", "replace"))]}
+        try:
+            budget = await self.gate.admit(scope, IDENTITY, LOG_IN, "")
+        except TwinlogError as error:
+            await self.gate.before_refusal()
+            refusal = "This token is not valid here." if isinstance(error, Unauthenticated) else error.message
+            return self.log_in_page(request, next_path, refusal, 401 if isinstance(error, Unauthenticated) else 503)
+        if budget is not None:
+            budget.leave()
+        self.sessions.end(self.sessions.number_of(request.scope["headers"]))
+        return self.see_other(own_path(next_path), self._cookie(request, self.sessions.begin(token)))
+
+    def log_out(self, request: Request) -> Response:
+        self.sessions.end(self.sessions.number_of(request.scope["headers"]))
+        return self.see_other(LOG_IN if self.gate is not None else "/ui", self._cookie(request, ""))
+
+    # ---- what goes wrong
+    def refused(self, request: Request, error: TwinlogError, answer: Answer) -> Response:
+        """The page of an error: for whoever is not known the way to the log-in, where one can be shown a page."""
+        method, path = request.scope["method"], request.scope["path"]
+        if isinstance(error, Unauthenticated) and path != "/ui/events":
+            query = request.scope["query_string"].decode("latin-1")
+            there = f"{path}{'?' + query if query else ''}" if method == "GET" else "/ui"
+            return self.see_other(f"{LOG_IN}?{urlencode({'next': own_path(there)})}")
+        heading = "This is not granted to you" if isinstance(error, Forbidden) else "This did not work"
+        return self.page(
+            request, "error.html", heading, {"heading": heading, "detail": error.message}, status=answer.status
+        )
+
+
+def own_path(path: str) -> str:
+    """Returns a path of the page alone: a log-in leads nowhere else."""
+    is_own = path == "/ui" or path.startswith(("/ui/", "/ui?"))
+    return path if is_own and len(path) <= _PATH_MAX and path.isascii() and path.isprintable() and "\\" not in path else "/ui"
+
+
+def may_see_figures(pages: Pages, request: Request) -> bool:
+    """Returns whether the advice and the rates may be shown, which name what nobody without a grant learns."""
+    return pages.may(caller_of(request), "GET", "/v1/view")

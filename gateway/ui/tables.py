@@ -1,0 +1,124 @@
+"""The view *Tables*: those that the caller may know, in pages, and the rows of one, in key order: reads only.
+
+What always holds: a name, key or value is data, and shown as such; a long value is cut and says so; a standby's rows are called
+stale, with their age.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+
+from gateway.access.caller import Caller
+from gateway.access.grants import READER
+from gateway.api.api_context import ApiContext
+from gateway.api.row_calls import moment_of_read
+from gateway.api.scans import ScanParameters, plan_scan, read_page
+from gateway.ui import words
+from storage.rows.schema import TableSchema
+from twinlog.errors import InvalidInput, TwinlogError
+from twinlog.key_text import part_to_path
+
+TABLES_SHOWN = 200
+ROWS_SHOWN = 50
+CELL_MAX = 200
+
+
+@dataclass(frozen=True, slots=True)
+class TableRow:
+    name: str
+    path: str
+    key: str
+    columns: str
+    history: str
+    revision: int
+
+
+@dataclass(frozen=True, slots=True)
+class TablesPage:
+    """`found` of `known` tables fit `wanted`; shown are those of page `page` of `pages`."""
+
+    rows: tuple[TableRow, ...]
+    known: int
+    found: int
+    wanted: str
+    page: int
+    pages: int
+
+
+def tables_page(every: Sequence[TableSchema], caller: Caller, wanted: str, page: int) -> TablesPage:
+    known = [table for table in every if caller.knows(table.name)]
+    found = [table for table in known if wanted.lower() in table.name.lower()] if wanted else known
+    pages = max(1, -(-len(found) // TABLES_SHOWN))
+    page = min(max(1, page), pages)
+    shown = found[(page - 1) * TABLES_SHOWN: page * TABLES_SHOWN]
+    return TablesPage(tuple(map(_row, shown)), len(known), len(found), wanted, page, pages)
+
+
+def _row(table: TableSchema) -> TableRow:
+    names = [f"{column.name} {column.type}" for column in table.value_columns]
+    more = f" and {len(names) - 6} more" if len(names) > 6 else ""
+    return TableRow(
+        table.name, table_path(table.name), ", ".join(f"{one.name} {one.type}" for one in table.key_columns),
+        ", ".join(names[:6]) + more, words.duration(float(table.history_s)) if table.history_s else "none", table.revision,
+    )
+
+
+def table_path(name: str) -> str:
+    return f"/ui/tables/{quote(name, safe='')}"
+
+
+@dataclass(frozen=True, slots=True)
+class RowsShown:
+    """`next_link`: the next page; `stale`: how old the rows are, at most; empty: they are the active's. `problem`: why there is
+    nothing to show."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    versions: tuple[str, ...]
+    next_token: str
+    stale: str
+    problem: str
+
+
+async def rows_shown(context: ApiContext, caller: Caller, name: str, start: str, token: str) -> RowsShown | None:
+    """Returns the rows from key `start` on; None where the caller may not read them."""
+    if not caller.grants.on(READER, name):
+        return None
+    codec = context.codec(name)
+    columns = (*(one.name for one in codec.schema.key_columns), *(one.name for one in codec.schema.value_columns))
+    try:
+        moment = moment_of_read(context)
+        scan = plan_scan(codec, ScanParameters(
+            start=_as_path(start) if start else None, limit=ROWS_SHOWN, page_token=token or None,
+        ), moment)
+        found, following = await read_page(context, codec, scan)
+    except TwinlogError as error:
+        if isinstance(error, InvalidInput) and not start and not token:
+            raise
+        return RowsShown(columns, (), (), "", "", error.message)
+    decode = codec.decoder(None, int64_text=True)
+    rows = [decode(row.key, row.value) for row in found]
+    stale = ""
+    if moment is not None:
+        vouched_s = context.service.cluster.vouched_s()
+        stale = words.UNKNOWN if vouched_s is None else words.duration(context.service.cluster.age_s(vouched_s))
+    return RowsShown(
+        columns, tuple(tuple(cell(row.get(column)) for column in columns) for row in rows),
+        tuple(words.moment(row.version >> 16) for row in found), following or "", stale, "",
+    )
+
+
+def _as_path(typed: str) -> str:
+    """The key as a path has it: its parts are joined by commas, as typed."""
+    return ",".join(part_to_path(part.strip()) for part in typed.split(","))
+
+
+def cell(value: Any) -> str:
+    """A value as text; a long one is cut."""
+    text = value if isinstance(value, str) else "null" if value is None else msgspec.json.encode(value, enc_hook=str).decode()
+    return text if len(text) <= CELL_MAX else f"{text[:CELL_MAX]}… ({len(text):,} characters)"

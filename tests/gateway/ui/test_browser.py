@@ -1,0 +1,270 @@
+"""The page in a real browser on a live pair: each view, a switchover driven from the page under load, a lost site.
+
+Screenshots are kept in out/page/.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+from bench.pair import Pair
+from tests.needs import need_program
+from tests.processes import wait_for
+from tools.sources import ROOT
+from twinlog import Client
+
+pytestmark = [pytest.mark.pair, pytest.mark.long]
+SHOTS = ROOT / "out" / "page"
+VIEWS = {
+    "now": "/ui", "change": "/ui/change?kind=switchover", "history": "/ui/history", "tables": "/ui/tables",
+    "table": "/ui/tables/orders", "audits": "/ui/audits", "log": "/ui/log",
+}
+SIZES = {320: 800, 1920: 1080}
+WAIT_MS = 60_000
+TABLE = {
+    "name": "orders", "columns": [{"name": "id", "type": "string"}, {"name": "note", "type": "string"}], "primary_key": ["id"],
+}
+
+
+@pytest.fixture(scope="module")
+def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+    with Pair(tmp_path_factory.mktemp("page") / "demo") as pair:
+        created = httpx.post(f"{_active(pair)}/v1/tables", json=TABLE, timeout=30, trust_env=False)
+        assert created.status_code == 201, created.text
+        with Client(_address(pair)) as client:
+            client.put("orders", "<b>one</b>\u202e", {"note": "\x07 & <script>"})
+        yield pair
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    chromium = need_program("chromium", "chromium")
+    with sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-dev-shm-usage"])
+        yield opened
+        opened.close()
+
+
+@pytest.fixture
+def page_at(browser: Browser) -> Iterator[Callable[..., Page]]:
+    """Opens pages; a fault in a page's console fails the test."""
+    contexts, faults = [], list[str]()
+
+    def open_page(width: int = 1440, height: int = 900, *, scripts: bool = True, scheme: Any = "light") -> Page:
+        context = browser.new_context(
+            viewport={"width": width, "height": height}, color_scheme=scheme, java_script_enabled=scripts
+        )
+        context.set_default_timeout(WAIT_MS)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("pageerror", lambda error: faults.append(str(error)))
+        page.on("console", lambda said: faults.append(said.text) if "Content Security Policy" in said.text else None)
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert faults == []
+
+
+def _urls(pair: Pair) -> dict[str, str]:
+    return {site: entry["url"] for site, entry in json.loads(pair.note.read_text())["sites"].items()}
+
+
+def _url(pair: Pair, site: str) -> str:
+    return str(_urls(pair)[site])
+
+
+def _active(pair: Pair) -> str:
+    answer = httpx.get(f"{_url(pair, 'a')}/v1/cluster", timeout=30, trust_env=False).json()
+    return str(answer["active"]["url"])
+
+
+def _site(pair: Pair, url: str) -> str:
+    return next(site for site, its in _urls(pair).items() if its == url)
+
+
+def _address(pair: Pair) -> str:
+    return f"twinlog://demo?a={_url(pair, 'a')}&b={_url(pair, 'b')}"
+
+
+def _shot(page: Page, name: str) -> None:
+    SHOTS.mkdir(parents=True, exist_ok=True)
+    page.screenshot(path=SHOTS / f"{name}.png", full_page=True)
+
+
+def _axe(page: Page) -> list[str]:
+    found = Axe().run(page).response["violations"]
+    return [f"{one['id']}: {node['target']} {node.get('failureSummary', '')}" for one in found for node in one["nodes"]]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_view_is_accessible_in_light_and_dark_and_needs_no_sideways_scroll(
+    live: Pair, page_at: Callable[..., Page], scheme: str,
+) -> None:
+    page = page_at(scheme=scheme)
+    base = _active(live)
+    faults: list[str] = []
+    for name, path in VIEWS.items():
+        page.goto(base + path)
+        for width, height in SIZES.items():
+            page.set_viewport_size({"width": width, "height": height})
+            faults += [f"{name} {width}: {one}" for one in _axe(page)]
+            if page.evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth"):
+                faults.append(f"{name} {width}: it scrolls sideways")
+            _shot(page, f"{name}-{scheme}-{width}")
+    assert faults == []
+
+
+def test_now_is_live_and_moves_nothing(live: Pair, page_at: Callable[..., Page]) -> None:
+    page = page_at()
+    page.goto(f"{_active(live)}/ui")
+    expect(page.locator("[data-stream]")).to_have_text("live")
+    before = page.locator("h2").evaluate_all("all => all.map(one => one.getBoundingClientRect().top)")
+    clock = page.locator(".clock").inner_text()
+    page.locator(".command button, .address a").first.focus()
+    focused = page.evaluate("document.activeElement.outerHTML")
+    expect(page.locator(".clock")).not_to_have_text(clock)
+    assert page.locator("h2").evaluate_all("all => all.map(one => one.getBoundingClientRect().top)") == before
+    assert page.evaluate("document.activeElement.outerHTML") == focused
+
+
+def test_without_javascript_now_reads_and_loads_itself_again(live: Pair, page_at: Callable[..., Page]) -> None:
+    page = page_at(scripts=False)
+    page.goto(f"{_active(live)}/ui")
+    assert "All is well" in page.locator("h1").inner_text()
+    assert page.locator("svg.path.wide").is_visible()
+    assert page.locator('noscript meta[http-equiv="refresh"]').count() == 1 or "refresh" in page.content()
+    _shot(page, "now-without-javascript")
+
+
+def test_rows_are_data(live: Pair, page_at: Callable[..., Page]) -> None:
+    page = page_at()
+    page.goto(f"{_active(live)}/ui/tables")
+    page.get_by_role("link", name="orders").click()
+    row = page.locator("table.data tbody tr").first
+    expect(row).to_contain_text("<b>one</b>\\u202e")
+    expect(row).to_contain_text("\\u0007 & <script>")
+    page.get_by_label("From key").fill("zz")
+    page.keyboard.press("Enter")
+    expect(page.locator("main")).to_contain_text("There is no row from here on")
+
+
+class _Load:
+    """Clients that write all the time; `count` acknowledged, `failed`: what a client saw fail."""
+
+    def __init__(self, address: str) -> None:
+        self.count, self.failed = 0, list[str]()
+        self._address, self._over = address, threading.Event()
+        self._threads = [threading.Thread(target=self._write, args=(number,)) for number in range(4)]
+
+    def _write(self, number: int) -> None:
+        with Client(self._address) as client:
+            while not self._over.is_set():
+                try:
+                    client.put("orders", f"{number}-{self.count % 100}", {"note": "x"})
+                    self.count += 1
+                except Exception as error:
+                    self.failed.append(repr(error))
+
+    def __enter__(self) -> _Load:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        for thread in self._threads:
+            thread.join()
+
+
+def test_a_switchover_driven_from_the_page_under_load(live: Pair, page_at: Callable[..., Page]) -> None:
+    old = _site(live, _active(live))
+    new = "b" if old == "a" else "a"
+    here, there = page_at(), page_at()
+    with _Load(_address(live)) as load:
+        there.goto(f"{_url(live, old)}/ui")
+        here.goto(f"{_url(live, old)}/ui/change?kind=switchover")
+        expect(here.locator(".ask h2")).to_contain_text("it would begin now")
+        here.get_by_role("link", name=re.compile(f"page of site {new}")).click()
+        here.wait_for_url(f"{_url(live, new)}/**")
+        before = load.count
+        here.get_by_label("To confirm").fill(f"switchover {old}")
+        here.get_by_role("button", name="Begin the switchover").click()
+        assert "/ui/change?kind" in here.url  # the browser takes what was typed for another change
+        here.get_by_label("Why").fill("drill <b>")
+        here.get_by_label("To confirm").fill(f"switchover {new}")
+        here.get_by_role("button", name="Begin the switchover").click()
+        here.wait_for_url("**/ui/change?operation=*")
+        expect(here.locator("#plan")).to_contain_text("succeeded")
+        assert wait_for(lambda: load.count > before + 20)
+    assert load.failed == []
+    plan = here.locator("section.plan")
+    expect(plan).to_contain_text("drill <b>")
+    expect(plan.locator(".return")).to_have_count(1)
+    names = plan.locator(".steps > li").evaluate_all("all => all.map(one => one.innerText)")
+    line = next(place for place, text in enumerate(names) if "point of no return" in text)
+    assert "catch_up" in names[line - 1]
+    assert "step_down" in names[line + 1]
+    without = plan.locator("dt:text-is('without writes') + dd").inner_text()
+    assert re.fullmatch(r"[\d.]+ m?s", without), without
+    _shot(here, "switchover")
+    expect(there.locator("dl.state").first).to_contain_text(f"site {new}")
+    _shot(there, "now-after-switchover")
+    there.goto(f"{_url(live, old)}/ui/history")
+    expect(there.locator("main")).to_contain_text(f"switchover {new}")
+    _shot(there, "history")
+
+
+def test_a_lost_site_and_what_to_type(live: Pair, page_at: Callable[..., Page]) -> None:
+    lost = _site(live, _active(live))
+    left = "b" if lost == "a" else "a"
+    page = page_at()
+    page.goto(f"{_url(live, left)}/ui")
+    expect(page.locator("[data-stream]")).to_have_text("live")
+    os.kill(live.pids[lost], signal.SIGKILL)
+    expect(page.locator(".verdict")).to_contain_text(f"twinlog failover --to {left}")
+    expect(page.locator(".columns")).to_contain_text("It last answered")
+    expect(page.locator("dl.state").first).to_contain_text("without writes")
+    assert _axe(page) == []
+    _shot(page, "lost-site")
+    page.get_by_role("link", name="Look at the failover").click()
+    page.get_by_label("To confirm").fill(f"failover {left}")
+    page.get_by_role("button", name="Begin the failover").click()
+    page.wait_for_url("**/ui/change?operation=*")
+    expect(page.locator("#plan")).to_contain_text("succeeded")
+    page.goto(f"{_url(live, left)}/ui")
+    expect(page.locator("dl.state").first).to_contain_text(f"site {left}")
+    expect(page.locator("dl.state").first).to_contain_text("async")
+    _shot(page, "after-failover")
+
+
+def test_the_log_in_of_a_pair_with_tokens(page_at: Callable[..., Page], tmp_path: Path) -> None:
+    with Pair(tmp_path / "demo", options=("--access",)) as pair:
+        page = page_at()
+        page.goto(f"{_url(pair, 'a')}/ui/log")
+        expect(page.get_by_role("heading", name="Log in")).to_be_visible()
+        assert _axe(page) == []
+        page.get_by_label("Token").fill("wrong")
+        page.get_by_role("button", name="Log in").click()
+        expect(page.get_by_role("alert")).to_contain_text("not valid here")
+        page.get_by_label("Token").fill((tmp_path / "demo" / "token").read_text().strip())
+        page.get_by_role("button", name="Log in").click()
+        page.wait_for_url("**/ui/log")
+        _shot(page, "log-after-log-in")
+        page.goto(f"{_url(pair, 'a')}/ui")
+        expect(page.locator("[data-stream]")).to_have_text("live")
+        page.get_by_role("button", name="Log out").click()
+        expect(page.get_by_role("heading", name="Log in")).to_be_visible()

@@ -1,0 +1,242 @@
+"""The pages through a door: headers, forms, log-in, what a caller without a right sees, and errors."""
+
+from __future__ import annotations
+
+import re
+
+import httpx
+import pytest
+from msgspec.structs import replace
+
+from gateway.access.token_file import changing
+from gateway.access.tokens import without_token
+from gateway.ui.rendering import ASSETS
+from switchover.preflight.preflight import ChecksDocument
+from tests.gateway.access.rig import GuardedDoor, guarded_door
+from tests.gateway.dict_service import DictService
+from tests.gateway.door_client import DoorClient
+from tests.gateway.ui.ui_rig import look, text_of
+
+HTML = {"accept": "text/html"}
+VIEWS = (
+    "/ui", "/ui/change", "/ui/change?kind=switchover", "/ui/history", "/ui/tables", "/ui/tables/flights", "/ui/audits",
+    "/ui/log",
+)
+
+
+def _lively(service: DictService) -> None:
+    service.looks.cluster = look().cluster
+    service.looks.other = look("b", "STANDBY")
+
+
+def form_of(answer: httpx.Response) -> str:
+    found = re.search(r'name="form" value="([0-9a-f]{64})"', answer.text)
+    assert found is not None
+    return found[1]
+
+
+@pytest.mark.parametrize("path", VIEWS)
+async def test_each_view_and_its_policy(served: DoorClient, path: str) -> None:
+    _lively(served.service)
+    answer = await served.http.get(path, headers=HTML)
+    assert answer.status_code == 200, answer.text
+    policy = answer.headers["content-security-policy"]
+    assert "unsafe" not in policy
+    assert "default-src 'none'" in policy
+    assert answer.headers["cache-control"] == "no-store"
+    assert not re.search(r"<[^>]*\s(style|on\w+)=", answer.text)
+    assert not re.search(r"<script(?![^>]*\ssrc=)", answer.text)
+    for address in re.findall(r'(?:src|href)="([^"]*)"', answer.text):
+        assert address.startswith(("/", "#")) or address == "" or address.endswith("/ui") or "/ui/change?kind" in address
+    assert (await served.http.head(path)).status_code == 200
+
+
+async def test_views_while_the_other_site_is_away(served: DoorClient) -> None:
+    served.service.looks.cluster = look().cluster
+    for path in VIEWS:
+        answer = await served.http.get(path, headers=HTML)
+        assert answer.status_code in (200, 409), path
+    text = text_of((await served.http.get("/ui/history", headers=HTML)).text)
+    assert "site b does not answer, and what it keeps is not in this list" in text
+    assert "its logs are not known: site b does not answer" in text_of((await served.http.get("/ui/log", headers=HTML)).text)
+
+
+async def test_files_are_kept_for_ever_by_their_address(served: DoorClient) -> None:
+    page = (await served.http.get("/ui", headers=HTML)).text
+    for name in ASSETS:
+        address = re.search(rf'"(/ui/static/{re.escape(name)}\?v=[0-9a-f]+)"', page)
+        assert address is not None
+        answer = await served.http.get(address[1])
+        assert "immutable" in answer.headers["cache-control"]
+        assert answer.headers["content-type"] == ASSETS[name]
+    assert (await served.http.get("/ui/static/pages.py")).status_code == 404
+
+
+async def test_rows_of_a_table_with_anything_in_them(served: DoorClient) -> None:
+    _lively(served.service)
+    await served.put("UA,1", {"note": "<b>\u202eevil\x07</b>", "delay": 2.5})
+    page = await served.http.get("/ui/tables/flights?start=UA", headers=HTML)
+    assert "&lt;b&gt;\\u202eevil\\u0007&lt;/b&gt;" in page.text
+    assert "There is no row from here on" in (await served.http.get("/ui/tables/flights?start=ZZ", headers=HTML)).text
+    assert (await served.http.get("/ui/tables/none", headers=HTML)).status_code == 404
+    found = await served.http.get("/ui/tables?name=nothing", headers=HTML)
+    assert "No table has a name with this in it" in found.text
+
+
+async def test_rows_of_a_standby_say_how_old_they_are(served: DoorClient) -> None:
+    await served.put("UA,1", {"note": "x"})
+    served.service.role_now = "STANDBY"
+    served.service.now_s = 102.5
+    page = text_of((await served.http.get("/ui/tables/flights", headers=HTML)).text)
+    assert "this site is the standby: they may be behind by up to 2.5 s" in page
+
+
+# ---- forms
+async def _form(door: DoorClient, path: str = "/ui/change?kind=failover") -> str:
+    return form_of(await door.http.get(path, headers=HTML))
+
+
+async def test_a_change_begins_with_what_confirms_it_typed_once_for_each_page(served: DoorClient) -> None:
+    service = served.service
+    service.looks.cluster = look("b", "STANDBY").cluster
+    service.site = "b"
+    _lively(service)
+    service.looks.cluster = replace(look().cluster, site="a")
+    form = await _form(served, "/ui/change?kind=degrade")
+    fields = {"form": form, "kind": "degrade", "to": "", "key": "k1", "do": "start", "reason": "drill"}
+    refused = await served.http.post("/ui/change", data={**fields, "typed": "degrad"}, headers=HTML)
+    assert refused.status_code == 409
+    assert "to confirm, type degrade" in text_of(refused.text)
+    assert service.operations.documents == {}
+    begun = await served.http.post("/ui/change", data={**fields, "typed": " degrade "}, headers=HTML)
+    assert (begun.status_code, begun.headers["location"]) == (303, "/ui/change?operation=op-1")
+    assert service.operations.documents["op-1"].options == {"reason": "drill"}
+    shown = await served.http.get(begun.headers["location"], headers=HTML)
+    assert shown.status_code == 200
+
+
+async def test_a_dry_run_changes_nothing(served: DoorClient) -> None:
+    _lively(served.service)
+    form = await _form(served, "/ui/change?kind=degrade")
+    answer = await served.http.post("/ui/change", data={"form": form, "kind": "degrade", "to": "", "do": "dry"}, headers=HTML)
+    assert answer.status_code == 303
+    assert served.service.operations.documents == {}
+
+
+async def test_a_form_of_another_page_is_refused(served: DoorClient) -> None:
+    _lively(served.service)
+    form = await _form(served, "/ui/change?kind=degrade")
+    good = {"form": form, "kind": "degrade", "to": "", "do": "start", "typed": "degrade", "key": "k"}
+    for wrong in ({**good, "form": ""}, {**good, "form": "0" * 64}, {name: good[name] for name in good if name != "form"}):
+        assert (await served.http.post("/ui/change", data=wrong, headers=HTML)).status_code == 403
+    cookies = dict(served.http.cookies)
+    served.http.cookies.clear()
+    assert (await served.http.post("/ui/change", data=good, headers=HTML)).status_code == 403
+    served.http.cookies.update(cookies)
+    foreign = {**HTML, "origin": "http://evil.example"}
+    assert (await served.http.post("/ui/change", data=good, headers=foreign)).status_code == 403
+    as_json = await served.http.post("/ui/change", json=good, headers=HTML)
+    assert as_json.status_code == 415
+    assert served.service.operations.documents == {}
+
+
+async def test_the_pair_changed_since_the_page_was_loaded(served: DoorClient) -> None:
+    _lively(served.service)
+    form = await _form(served, "/ui/change?kind=degrade")
+    wrong = {"form": form, "kind": "degrade", "to": "b", "do": "start", "typed": "degrade"}
+    answer = await served.http.post("/ui/change", data=wrong, headers=HTML)
+    assert answer.status_code == 409
+    assert served.service.operations.documents == {}
+
+
+async def test_an_operation_is_given_up_and_resumed(served: DoorClient) -> None:
+    _lively(served.service)
+    await served.service.operations.start("degrade", None, {}, False, "anna")
+    form = await _form(served, "/ui/change?operation=op-1&act=abort")
+    for act, state in (("abort op-1", "aborted"), ("resume op-1", "running")):
+        answer = await served.http.post("/ui/operation", data={"form": form, "act": act}, headers=HTML)
+        assert (answer.status_code, served.service.operations.documents["op-1"].state) == (303, state)
+    assert (await served.http.post("/ui/operation", data={"form": form, "act": "burn op-1"}, headers=HTML)).status_code == 422
+
+
+async def test_checks_that_fail_are_on_the_page(served: DoorClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    _lively(served.service)
+
+    async def refused(kind: str) -> ChecksDocument:
+        return ChecksDocument(kind, "b", False, [], None)
+
+    monkeypatch.setattr(served.service.looks, "other_checks", refused)
+    page = text_of((await served.http.get("/ui/change?kind=switchover", headers=HTML)).text)
+    assert "it would be refused now" in page
+    assert "Continue at the page of site b" in page
+
+
+# ---- who asks
+async def _logged_in(door: GuardedDoor, name: str, next_path: str = "/ui") -> httpx.Response:
+    page = await door.http.get("/ui/login", headers=HTML)
+    return await door.http.post(
+        "/ui/login", data={"form": form_of(page), "token": door.tokens[name], "next": next_path}, headers=HTML
+    )
+
+
+async def test_whoever_is_not_known_is_led_to_the_log_in_and_back() -> None:
+    async with guarded_door() as door:
+        _lively(door.service)
+        answer = await door.http.get("/ui/history?x=1", headers=HTML)
+        assert answer.status_code == 303
+        assert answer.headers["location"] == "/ui/login?next=%2Fui%2Fhistory%3Fx%3D1"
+        assert (await door.http.get("/ui/history")).status_code == 401  # no browser
+        entered = await _logged_in(door, "operator", "/ui/history")
+        assert (entered.status_code, entered.headers["location"]) == (303, "/ui/history")
+        cookie = entered.headers["set-cookie"]
+        assert door.tokens["operator"] not in cookie
+        assert "HttpOnly" in cookie
+        assert "SameSite=Strict" in cookie
+        assert (await door.http.get("/ui/history", headers=HTML)).status_code == 200
+        assert (await door.http.get("/v1/operations")).status_code == 401  # the cookie is for the page alone
+
+
+async def test_a_wrong_token_is_not_taken_and_the_log_in_leads_nowhere_else() -> None:
+    async with guarded_door() as door:
+        page = await door.http.get("/ui/login", headers=HTML)
+        for token in ("", "wrong", "x" * 100_000):
+            answer = await door.http.post("/ui/login", data={"form": form_of(page), "token": token}, headers=HTML)
+            assert answer.status_code in (401, 413, 422), token[:10]
+        for there in ("https://evil.example/ui", "//evil.example", "/ui\\..", "/v1/cluster", "/uix"):
+            assert (await _logged_in(door, "reader", there)).headers["location"] == "/ui"
+
+
+async def test_a_page_shows_what_the_role_may_do() -> None:
+    async with guarded_door() as door:
+        _lively(door.service)
+        await _logged_in(door, "reader")
+        page = await door.http.get("/ui", headers=HTML)
+        assert page.status_code == 200
+        assert re.findall(r'<a href="(/ui[^"]*)"', page.text)[:2] == ["/ui", "/ui/tables"]
+        assert "writes a second" not in page.text
+        refused = await door.http.get("/ui/change", headers=HTML)
+        assert refused.status_code == 403
+        assert "operator" in text_of(refused.text)
+        await _logged_in(door, "auditor")
+        shown = await door.http.get("/ui/change?kind=degrade", headers=HTML)
+        assert "Beginning it needs the grant" in text_of(shown.text)
+        assert 'name="typed"' not in shown.text
+        fields = {"form": form_of(shown), "kind": "degrade", "to": "", "do": "start", "typed": "degrade"}
+        assert (await door.http.post("/ui/change", data=fields, headers=HTML)).status_code == 403
+        assert door.service.operations.documents == {}
+
+
+async def test_a_log_out_and_a_revoked_token_end_the_session() -> None:
+    async with guarded_door() as door:
+        _lively(door.service)
+        await _logged_in(door, "operator")
+        page = await door.http.get("/ui", headers=HTML)
+        left = await door.http.post("/ui/logout", data={"form": form_of(page)}, headers=HTML)
+        assert left.status_code == 303
+        assert (await door.http.get("/ui", headers=HTML)).status_code == 303
+        await _logged_in(door, "operator")
+        assert (await door.http.get("/ui", headers=HTML)).status_code == 200
+        with changing(door.file) as (tokens, store):
+            store(without_token(tokens, "operator"))
+        await door.gate.refresh()
+        assert (await door.http.get("/ui", headers=HTML)).status_code == 303

@@ -1,0 +1,140 @@
+"""The watch: one look for all pages, none where nobody looks, and what it keeps of a site that is gone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+from msgspec.structs import replace
+
+from gateway.service.looks import SiteLook
+from gateway.ui.drawing import Shared, event_of
+from gateway.ui.watch import PairWatch
+from storage.clock import SystemClock
+from tests.gateway.dict_service import DictService
+from tests.gateway.ui.ui_rig import look, operation, pair_seen
+
+
+class _Counting:
+    """Looks at the own site, counted."""
+
+    def __init__(self, service: DictService) -> None:
+        self.count = 0
+        self._look = service.looks.now
+        service.looks.now = self.now  # type: ignore[method-assign]
+
+    def now(self) -> SiteLook:
+        self.count += 1
+        return self._look()
+
+
+@pytest.fixture
+async def watched() -> AsyncIterator[tuple[DictService, PairWatch, asyncio.Event]]:
+    service, closing = DictService(), asyncio.Event()
+    service.looks.cluster = look().cluster
+    service.looks.other = look("b", "STANDBY")
+    watch = PairWatch(service.ports, SystemClock(), closing)
+    yield service, watch, closing
+    closing.set()
+    async for _ in watch.follow():
+        pass
+    left = [task for task in asyncio.all_tasks() if task.get_name().startswith("page:")]
+    if left:
+        await asyncio.wait(left, timeout=5)
+    assert all(task.done() for task in left)
+
+
+async def test_many_pages_cost_one_look(watched: tuple[DictService, PairWatch, asyncio.Event]) -> None:
+    service, watch, _ = watched
+    counting = _Counting(service)
+    streams = [watch.follow() for _ in range(50)]
+    first = await asyncio.gather(*(anext(stream) for stream in streams))
+    second = await asyncio.gather(*(anext(stream) for stream in streams))
+    assert len({id(seen) for seen in second}) == 1
+    assert first[0].number < second[0].number
+    assert counting.count <= 4  # and not one for each page
+    for stream in streams:
+        await stream.aclose()  # type: ignore[attr-defined]
+
+
+async def test_both_sites_are_seen_and_the_lost_one_keeps_its_last_word(
+    watched: tuple[DictService, PairWatch, asyncio.Event],
+) -> None:
+    service, watch, _ = watched
+    seen = await watch.seen()
+    assert seen.sides["b"].look is not None
+    assert seen.advice is not None
+    service.looks.other = DictService().looks.other
+    stream = watch.follow()
+    async with asyncio.timeout(10):
+        async for seen in stream:
+            if seen.sides["b"].look is None:
+                break
+    assert seen.sides["b"].error == "site b does not answer"
+    assert seen.sides["b"].last is not None
+    await stream.aclose()  # type: ignore[attr-defined]
+
+
+async def test_a_fault_of_the_program_is_on_the_page_and_ends_nothing(
+    watched: tuple[DictService, PairWatch, asyncio.Event], monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    service, watch, _ = watched
+
+    async def broken() -> SiteLook:
+        raise RuntimeError("a slip")
+
+    monkeypatch.setattr(service.looks, "other_now", broken)
+    stream = watch.follow()
+    async with asyncio.timeout(10):
+        async for seen in stream:
+            if seen.faults:
+                break
+    assert "a slip" in seen.faults[0]
+    assert (await anext(stream)).number > seen.number
+    await stream.aclose()  # type: ignore[attr-defined]
+
+
+async def test_seconds_without_writes(watched: tuple[DictService, PairWatch, asyncio.Event]) -> None:
+    service, watch, _ = watched
+    assert (await watch.seen()).unwritten_s == 0
+    service.looks.cluster = look("a", "DRAINING").cluster
+    stream = watch.follow()
+    async with asyncio.timeout(10):
+        async for seen in stream:
+            if seen.unwritten_s:
+                break
+    assert not seen.curve[-1].is_taken
+    await stream.aclose()  # type: ignore[attr-defined]
+
+
+async def test_the_operation_of_the_other_site_is_followed_too(
+    watched: tuple[DictService, PairWatch, asyncio.Event],
+) -> None:
+    service, watch, _ = watched
+    service.looks.other = replace(look("b", "SWITCHING"), operation=operation())
+    stream = watch.follow()
+    async with asyncio.timeout(10):
+        async for seen in stream:
+            if seen.operation is not None:
+                break
+    assert seen.operation is not None
+    assert seen.operation[0] == "b"
+    await stream.aclose()  # type: ignore[attr-defined]
+
+
+def test_a_part_is_drawn_once_a_look_and_only_what_changed_is_sent() -> None:
+    shared, drawn = Shared(), []
+
+    def draw(seen: object) -> dict[str, str]:
+        drawn.append(seen)
+        return {"one": "same", "two": f"{len(drawn)}"}
+
+    key = ("now", "", True, True)
+    first = shared.draw(key, pair_seen(number=1), draw)
+    assert shared.draw(key, pair_seen(number=1), draw) is first
+    second = shared.draw(key, pair_seen(number=2), draw)
+    assert len(drawn) == 2
+    assert second.event == event_of(first.parts, second.parts) == b'{"two":"2"}'
+    shared.draw(("change", "x", True, True), pair_seen(number=100), draw)
+    assert shared.draw(key, pair_seen(number=101), draw).before == -1  # forgotten, as nobody asked for it
