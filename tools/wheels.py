@@ -60,6 +60,7 @@ def stage(folder: Path, epoch_s: int) -> tuple[Path, Path]:
         target.parent.mkdir(parents=True)
         target.write_text(_completion(shell), encoding="utf-8")
     for path in sorted(folder.rglob("*")):
+        path.chmod(0o755 if path.is_dir() else 0o644)
         os.utime(path, (epoch_s, epoch_s))
     return app, server
 
@@ -69,7 +70,6 @@ def _copy(tops: Iterable[str], folder: Path) -> None:
         if path.parts[0] in tops:
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(ROOT / path, folder / path)
-            (folder / path).chmod(0o644)
 
 
 def _completion(shell: str) -> str:
@@ -86,7 +86,8 @@ def build(source: Path, out: Path, epoch_s: int) -> tuple[Path, Path]:
         command = [sys.executable, "-m", "uv", "build", "--offline", "--no-build-isolation", "--quiet", "-o", made]
         environ = {**os.environ, "SOURCE_DATE_EPOCH": str(epoch_s), "PYTHONHASHSEED": "0"}
         done = subprocess.run(
-            [*command, "--python", sys.executable, str(source)], env=environ, capture_output=True, text=True, check=False
+            [*command, "--python", sys.executable, str(source)], env=environ, umask=0o022, capture_output=True, text=True,
+            check=False,
         )
         if done.returncode:
             raise BuildError(f"{source.name} cannot be built: {done.stderr.strip()}")
