@@ -25,7 +25,7 @@ COMPILE := pip compile pyproject.toml twinlog/pyproject.toml --no-emit-package t
 	--python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url
 
 .PHONY: help setup run interpreters test test-all check fmt bench bench-failover bench-hostile fuzz chaos simulate bugs mutants simulate-coverage story audit \
-	audit-story log-story postgres hdfs lock
+	audit-story log-story postgres hdfs lock wheels man
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' Makefile
@@ -103,6 +103,12 @@ postgres: setup ## a PostgreSQL on 127.0.0.1:5433 with a database for each site 
 
 hdfs: setup ## a real HDFS for each site on 127.0.0.1, needs Java 17 (DIR=demo, ARGS="--clusters 1")
 	@exec $(BIN)/python -m chaos hdfs --dir $(DIR)/hdfs --clusters 2 $(ARGS)
+
+wheels: setup ## both wheels and source archives, the same bytes for the same commit, into build/wheels (ARGS="--out DIR")
+	@$(BIN)/python -m tools.wheels $(ARGS)
+
+man: setup ## the manual pages of the command, into build/man: `man -l build/man/twinlog.1`
+	@$(BIN)/python -m tools.man_pages build/man "$$(date +%F)"
 
 lock: setup ## pin the dependencies of both pyproject.toml again, with hashes (ARGS=--upgrade)
 	@$(BIN)/uv $(COMPILE) --quiet $(ARGS) -o $(LOCK)

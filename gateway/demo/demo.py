@@ -104,6 +104,8 @@ def run_demo(plan: DemoPlan, *, as_json: bool) -> int:
             _announce(document, cluster, databases, loads=plan.load, as_json=as_json)
             if plan.load:
                 _load(note, as_json=as_json)
+            if not as_json:
+                out().print("Ctrl-C stops both sites; the data stays.")
             return _watch(plan.directory, processes)
         except Stopped:
             return Exit.OK
@@ -250,7 +252,6 @@ def _load(note: Path, *, as_json: bool) -> None:
         return
     if summary["rows"]:
         out().print(f"Loaded {summary['rows']:,} flights in {summary['seconds']:.1f} s, every batch acknowledged.")
-    out().print("Ctrl-C stops both sites; the data stays.")
 
 
 def _watch(directory: Path, processes: dict[str, subprocess.Popen[bytes]]) -> int:

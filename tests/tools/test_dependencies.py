@@ -68,6 +68,11 @@ def test_the_product_imports_only_what_it_declares() -> None:
     assert undeclared(names, declared("hdfs")) == {}
 
 
+def test_each_extra_has_what_its_room_imports() -> None:
+    assert undeclared(imported(("chaos",)), declared("chaos")) == {}
+    assert undeclared(imported(("spark_jobs",)), declared("spark")) == {}
+
+
 def test_tools_and_tests_import_only_what_they_declare() -> None:
     known = declared("flights", "hdfs", "spark", "chaos", "dev")
     assert undeclared(imported(("bench", "chaos", "tools", "tests")), known) == {}

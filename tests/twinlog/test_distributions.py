@@ -9,9 +9,10 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import re
-import shutil
 import subprocess
 import sys
+import tarfile
+import tempfile
 import tomllib
 import zipfile
 from pathlib import Path
@@ -19,6 +20,8 @@ from pathlib import Path
 import pytest
 
 from tests.tools.test_dependencies import canonical
+from tests.twinlog.conftest import Built
+from tools.address_check import complaints
 from tools.laws.import_law import PACKAGES
 from tools.sources import ROOT, repository_files
 from twinlog.cli.main import all_verbs
@@ -34,24 +37,6 @@ IMPORT_ALL = (
     "for module in pkgutil.walk_packages(twinlog.__path__, 'twinlog.'):\n"
     "    module.name.endswith('__main__') or importlib.import_module(module.name)\n"
 )
-
-
-def build(source: Path, out: Path) -> Path:
-    """The wheel of the project in `source`, built offline with this environment's setuptools."""
-    command = [sys.executable, "-m", "uv", "build", "--wheel", "--offline", "--no-build-isolation", "--quiet", "-o", str(out)]
-    done = subprocess.run([*command, "--python", sys.executable, str(source)], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    (wheel,) = out.glob("*.whl")
-    return wheel
-
-
-def copied(folder: Path, *below: str) -> Path:
-    """The files of the checkout that git knows below these names, and no leftovers of other builds."""
-    for path in repository_files(ROOT):
-        if path.parts[0] in below:
-            (folder / path).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(ROOT / path, folder / path)
-    return folder
 
 
 def names_of(wheel: Path) -> set[str]:
@@ -75,16 +60,14 @@ def needed(names: set[str]) -> set[str]:
     return found
 
 
-@pytest.fixture(scope="module")
-def app_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("app")
-    return build(copied(folder, "twinlog") / "twinlog", folder / "out")
+@pytest.fixture
+def app_wheel(built: Built) -> Path:
+    return built.app
 
 
-@pytest.fixture(scope="module")
-def server_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("server")
-    return build(copied(folder / "source", "pyproject.toml", "README.md", *PACKAGES), folder / "out")
+@pytest.fixture
+def server_wheel(built: Built) -> Path:
+    return built.server
 
 
 @pytest.fixture
@@ -117,18 +100,72 @@ def verbs_of(site: Path) -> set[str]:
     return set(re.findall(r"^│ ([a-z][a-z-]+) ", shown.stdout, re.MULTILINE))
 
 
+def files_of(*tops: str) -> set[str]:
+    return {str(path) for path in repository_files(ROOT) if path.parts[0] in tops}
+
+
+def inside(wheel: Path, *tops: str) -> set[str]:
+    return {name for name in zipfile.ZipFile(wheel).namelist() if name.split("/")[0] in tops}
+
+
 def test_the_wheel_of_apps_holds_one_name_and_its_types(app_wheel: Path) -> None:
-    assert names_of(app_wheel) == {"twinlog", f"twinlog-{VERSION}.dist-info"}
-    inside = {name for name in zipfile.ZipFile(app_wheel).namelist() if name.startswith("twinlog/")}
-    modules = {str(path) for path in repository_files(ROOT, ".py") if path.parts[0] == "twinlog"}
-    assert inside == {*modules, "twinlog/py.typed"}
+    assert names_of(app_wheel) == {"twinlog", f"twinlog-{VERSION}.dist-info", f"twinlog-{VERSION}.data"}
+    project = {"twinlog/pyproject.toml", "twinlog/README.md", "twinlog/LICENSE"}
+    assert inside(app_wheel, "twinlog") == files_of("twinlog") - project
+    assert "twinlog/py.typed" in inside(app_wheel, "twinlog")
     assert {canonical(line) for line in requirements(app_wheel)} == {"httpx", "msgspec", "rich", "sniffio", "typer"}
     assert len(needed({canonical(line) for line in requirements(app_wheel)})) + 1 <= PACKAGES_MAX
 
 
-def test_the_wheel_of_the_server_needs_that_of_apps(server_wheel: Path) -> None:
-    assert names_of(server_wheel) == {*ROOMS, f"twinlog_server-{VERSION}.dist-info"}
+def test_the_wheel_of_the_server_needs_that_of_apps_and_has_every_file_of_its_rooms(server_wheel: Path) -> None:
+    """Also what is no Python: the scenarios, and the sources that gcc and Go compile."""
+    assert names_of(server_wheel) == {*ROOMS, f"twinlog_server-{VERSION}.dist-info", f"twinlog_server-{VERSION}.data"}
     assert f"twinlog=={VERSION}" in requirements(server_wheel)
+    assert inside(server_wheel, *ROOMS) == files_of(*ROOMS)
+
+
+def test_every_verb_has_its_manual_page_in_the_wheel_that_has_the_verb(built: Built) -> None:
+    for wheel, verbs in ((built.app, ["", *VERBS]), (built.server, all_verbs().keys() - VERBS.keys())):
+        found = {name.rpartition("/")[2] for name in zipfile.ZipFile(wheel).namelist() if "/share/man/man1/" in name}
+        assert found == {f"twinlog-{verb}.1" if verb else "twinlog.1" for verb in verbs}
+
+
+def test_the_licence_comes_along(built: Built) -> None:
+    text = (ROOT / "LICENSE").read_text(encoding="utf-8")
+    for wheel in (built.app, built.server):
+        assert read(wheel, "licenses/LICENSE") == text
+        assert "License-Expression: Apache-2.0" in read(wheel, "METADATA")
+
+
+def texts_of(path: Path) -> dict[str, str]:
+    """Every file of a wheel or a source archive."""
+    if path.suffix == ".whl":
+        archive = zipfile.ZipFile(path)
+        return {name: archive.read(name).decode() for name in archive.namelist()}
+    with tarfile.open(path) as opened:
+        members = [member for member in opened.getmembers() if member.isfile()]
+        return {member.name: opened.extractfile(member).read().decode() for member in members}  # type: ignore[union-attr]
+
+
+def test_nothing_names_a_machine_or_a_registry_or_is_of_the_checkout_alone(built: Built) -> None:
+    machine = (str(ROOT), tempfile.gettempdir() + "/")
+    for path in built:
+        texts = texts_of(path)
+        assert len(texts) > 40
+        assert [line for name, text in texts.items() for line in complaints(name, text, machine)] == []
+        assert [name for name in texts if {"tests", "tools", "bench", "docs"} & {*Path(name).parts[:2]}] == []
+
+
+@pytest.mark.long
+def test_two_builds_are_equal_byte_for_byte(built: Built, tmp_path: Path) -> None:
+    """The second one by another process, with another umask, in another folder and time zone."""
+    build = "import os, sys, tools.wheels as w; os.umask(0o077); w.build_all(w.Path(sys.argv[1]), w.commit_time_s())"
+    environ = {**os.environ, "TZ": "Asia/Tokyo", "TMPDIR": str(tmp_path), "PYTHONPATH": str(ROOT), "LC_ALL": "C"}
+    command = [sys.executable, "-c", build, str(tmp_path / "again")]
+    done = subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    for path in built:
+        assert (tmp_path / "again" / path.name).read_bytes() == path.read_bytes(), path.name
 
 
 def test_the_commands_of_the_server_join_that_of_apps(server_wheel: Path, installed: Path) -> None:
