@@ -28,7 +28,8 @@ from gateway.http.hot_path import hot_protocol
 from gateway.http.protocol import ConnectionLimits
 from gateway.tls.contexts import public_context
 from gateway.tls.figures import TlsFigures
-from gateway.tls.handshake import TlsGate, behind_tls
+from gateway.tls.handshake import TlsGate
+from gateway.tls.rates import HandshakeRates, behind_tls
 from gateway.tls.issuing import Issuer
 from gateway.tls.settings import HttpTlsSettings
 
@@ -243,7 +244,7 @@ def _gate() -> tuple[TlsGate, str]:
     issuer.make_ca("sim", 30)
     issued = issuer.make_site("sim", "a", ["localhost"], 30)
     context = public_context(HttpTlsSettings(certificate=issued.certificate, key=issued.key), datetime.now(UTC))
-    return TlsGate("http", lambda: context, lambda certificate: "", TlsFigures(lambda: 0.0)), str(folder / "ca.pem")
+    return TlsGate("http", lambda: context, lambda certificate: "", TlsFigures(lambda: 0.0), HandshakeRates(1e9)), str(folder / "ca.pem")
 
 
 def _behind_tls(kind: Any) -> Any:
