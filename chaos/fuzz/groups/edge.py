@@ -28,9 +28,9 @@ from gateway.http.hot_path import hot_protocol
 from gateway.http.protocol import ConnectionLimits
 from gateway.tls.contexts import public_context
 from gateway.tls.figures import TlsFigures
-from gateway.tls.handshake import TlsGate
-from gateway.tls.rates import HandshakeRates, behind_tls
+from gateway.tls.handshake import TlsGate, behind_tls
 from gateway.tls.issuing import Issuer
+from gateway.tls.rates import HandshakeRates
 from gateway.tls.settings import HttpTlsSettings
 
 REST_S = 45.0  # longer than the site waits for the rest of a request, virtual
