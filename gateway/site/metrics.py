@@ -33,7 +33,7 @@ def site_metrics(site: Site) -> dict[str, Figure | Labelled]:
         "epoch": site.epoch,
         "remote_append_seconds": site.remote_appends,
         "collector_seconds": site.collections,
-        "fence_rejections_total": site.sink.fence_rejections,
+        "fence_rejections_total": site.fence_rejections,
         "epochs_ended_total": {(cause,): float(count) for cause, count in site.epochs_ended.items()},
         "sink_frames_total": site.sink.frames_received,
         "sink_bytes_total": site.sink.bytes_received,
