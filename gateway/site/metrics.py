@@ -78,7 +78,8 @@ def _of_condition(condition: SiteCondition) -> dict[str, Figure | Labelled]:
         "trouble": {(_slug(one.about),): 1.0 for one in condition.troubles},
         "dependency_ok": {subject: float(word.error is None) for subject, word in words.items()},
         "dependency_answered_age_seconds": {
-            subject: max(0.0, condition.now_s - word.answered_s) for subject, word in words.items() if word.answered_s is not None
+            subject: max(0.0, condition.now_s - word.answered_s)
+            for subject, word in words.items() if word.answered_s is not None
         },
     }
 

@@ -70,7 +70,7 @@ class Site:
 
     def __init__(self, settings: SiteSettings, parts: SiteParts) -> None:
         self.settings, self.parts = settings, parts
-        self.notices: Callable[[], list[str]] = list  # what operators are to know of its listeners: the composition root sets it
+        self.notices: Callable[[], list[str]] = list  # what to know of its listeners; the composition root sets it
         self.site, self.peer = parts.site, parts.peer
         self.role = Role.CLOSED
         self.reason = "the gateway has started and does not know yet what it is"

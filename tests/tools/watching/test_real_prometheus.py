@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
@@ -49,7 +48,8 @@ def _query(expr: str) -> str:
 
 def test_each_query_of_the_dashboards_is_answered(watched: Watched) -> None:
     """Those that have an answer whenever a pair runs are not empty; Prometheus refuses what it cannot read."""
-    facts = [(panel.title, expr, panel.is_fact) for _, panels in DASHBOARDS.values() for panel in panels for expr, _ in panel.queries]
+    shown = [panel for _, panels in DASHBOARDS.values() for panel in panels]
+    facts = [(panel.title, expr, panel.is_fact) for panel in shown for expr, _ in panel.queries]
     assert len(facts) > 40
 
     def empty() -> list[str]:
