@@ -14,8 +14,8 @@ PAGE = ROOT / "docs" / "metrics.md"
 
 _INTRODUCTION = """# Metrics
 
-Every metric on `GET /metrics` of a site, with the text that Prometheus shows. `python -m tools.metric_list` draws this page from
-`gateway/metrics/catalogue.py`; change the catalogue, never this page. How to watch a pair is in
+Every metric on `GET /metrics` of a site, with the text that Prometheus shows. `python -m tools.metric_list` draws this page
+from `gateway/metrics/catalogue.py`; change the catalogue, never this page. How to watch a pair is in
 [operations](operations.md#watching); `docs/prometheus/` has alert rules and a configuration, `docs/grafana/` has dashboards.
 
 - A figure that a site does not know is left out, and never shown as 0. So a rule that looks for a value below a bound does not

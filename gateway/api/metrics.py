@@ -26,7 +26,7 @@ Source = Callable[[], Figures]
 
 
 def merged(figures: Iterable[Figures]) -> dict[str, Figure | Labelled]:
-    """Returns the figures of all sources by name. Several may have series of one metric, each with other values of its labels."""
+    """Returns the figures of all sources by name. Several may have series of one metric, each with other labels."""
     found: dict[str, Figure | Labelled] = {}
     for each in figures:
         for name, value in each.items():

@@ -22,7 +22,7 @@ DISK_ANSWER_S = 2.0
 
 
 class ProcessFigures:
-    """`run` measures for as long as it runs. `free_bytes`: of the disk of the data directory; None: not known. `release`: of twinlog."""
+    """`run` measures for as long as it runs. `free_bytes`: of the disk of the data directory; None: not known."""
 
     def __init__(self, clock: Clock, free_bytes: Callable[[], Awaitable[int]] | None, release: str) -> None:
         self._clock, self._free_bytes, self._release = clock, free_bytes, release

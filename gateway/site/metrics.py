@@ -33,7 +33,7 @@ def site_metrics(site: Site) -> dict[str, Figure | Labelled]:
         "epoch": site.epoch,
         "remote_append_seconds": site.remote_appends,
         "collector_seconds": site.collections,
-        "fence_rejections_total": site.sink.fence_rejections,
+        "fence_rejections_total": site.fence_rejections,
         "epochs_ended_total": {(cause,): float(count) for cause, count in site.epochs_ended.items()},
         "sink_frames_total": site.sink.frames_received,
         "sink_bytes_total": site.sink.bytes_received,
@@ -78,7 +78,8 @@ def _of_condition(condition: SiteCondition) -> dict[str, Figure | Labelled]:
         "trouble": {(_slug(one.about),): 1.0 for one in condition.troubles},
         "dependency_ok": {subject: float(word.error is None) for subject, word in words.items()},
         "dependency_answered_age_seconds": {
-            subject: max(0.0, condition.now_s - word.answered_s) for subject, word in words.items() if word.answered_s is not None
+            subject: max(0.0, condition.now_s - word.answered_s)
+            for subject, word in words.items() if word.answered_s is not None
         },
     }
 

@@ -63,7 +63,7 @@ from storage.rows.schema import TableSchema
 from storage.rows.stored import stored_schema
 from switchover.facts import FACTS
 from switchover.roles.table import Role
-from twinlog.errors import InvalidInput, NotFound, PlanSuperseded, PreconditionFailed, Refused, Unavailable
+from twinlog.errors import Fenced, InvalidInput, NotFound, PlanSuperseded, PreconditionFailed, Refused, Unavailable
 
 MERGE_ATTEMPTS = 10
 
@@ -95,7 +95,12 @@ class PeerApi:
         self._check_pair(decode_request(Addressed, method, body).pair)
         kind, handler = known
         request = decode_request(kind, method, body)
-        return msgspec.msgpack.encode(to_message(await handler(request)))
+        try:
+            answer = await handler(request)
+        except Fenced:
+            self._site.fence_rejections += 1
+            raise
+        return msgspec.msgpack.encode(to_message(answer))
 
     def _check_pair(self, whose: str) -> None:
         """A wrong address may lead to a pair whose sites and epochs have the same names: nothing of it is taken."""

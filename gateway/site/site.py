@@ -70,7 +70,7 @@ class Site:
 
     def __init__(self, settings: SiteSettings, parts: SiteParts) -> None:
         self.settings, self.parts = settings, parts
-        self.notices: Callable[[], list[str]] = list  # what operators are to know of its listeners: the composition root sets it
+        self.notices: Callable[[], list[str]] = list  # what to know of its listeners; the composition root sets it
         self.site, self.peer = parts.site, parts.peer
         self.role = Role.CLOSED
         self.reason = "the gateway has started and does not know yet what it is"
@@ -80,6 +80,7 @@ class Site:
         self.active_epoch: ActiveEpoch | None = None
         self.pair_state: PairState | None = None  # the last value read from the coordinator
         self.remote_appends = Histogram()  # that succeeded, from handing over to the DFS's answer
+        self.fence_rejections = 0  # calls of the other site in an epoch that is over; not the probe of a plan
         self.epochs_ended = {"fenced": 0, "fault": 0}  # without a command
         self.collections = Histogram()  # of the interpreter's garbage: everything else stands still meanwhile
         self.layout, self.applier = parts.layout, parts.applier

@@ -82,7 +82,6 @@ class Sink:
         self.followed_epoch = int(engine.meta(FOLLOWED_EPOCH) or b"0")
         self.frames_received = 0
         self.bytes_received = 0
-        self.fence_rejections = 0  # calls of an epoch that is over
 
     @property
     def needs_base(self) -> bool:
@@ -122,7 +121,6 @@ class Sink:
 
     def _check_epoch(self, epoch: int) -> None:
         if epoch < self.followed_epoch:
-            self.fence_rejections += 1
             raise Fenced(
                 f"epoch {epoch} is over: this site follows epoch {self.followed_epoch}", epoch=epoch,
                 by_epoch=self.followed_epoch,

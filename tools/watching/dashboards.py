@@ -70,9 +70,12 @@ PAIR_PANELS = (
           is_fact=False),
     Panel("Refused by limits", ((_rate("twinlog_limit_refusals_total", "site, limit"), "{{site}} {{limit}}"),), "reqps"),
     Panel("Dependencies", ((f"min by (site, dependency) (twinlog_dependency_ok{OF_PAIR})", "{{site}} {{dependency}}"),)),
-    Panel("Role changes", ((f"sum by (site, kind, outcome) (twinlog_operations_total{OF_PAIR})", "{{site}} {{kind}} {{outcome}}"),)),
+    Panel("Role changes", (
+        (f"sum by (site, kind, outcome) (twinlog_operations_total{OF_PAIR})", "{{site}} {{kind}} {{outcome}}"),
+    )),
     Panel("Storage and disk", (
-        (f"twinlog_engine_disk_bytes{OF_PAIR}", "storage of {{site}}"), (f"twinlog_disk_free_bytes{OF_PAIR}", "free at {{site}}"),
+        (f"twinlog_engine_disk_bytes{OF_PAIR}", "storage of {{site}}"),
+        (f"twinlog_disk_free_bytes{OF_PAIR}", "free at {{site}}"),
     ), "bytes"),
     Panel("Memory", ((f"process_resident_memory_bytes{OF_PAIR}", "{{site}}"),), "bytes"),
     Panel("Open files", ((f"process_open_fds{OF_PAIR}", "{{site}}"),)),
@@ -99,7 +102,8 @@ FLEET_PANELS = (
     ),), "reqps", is_fact=False),
     Panel("Free disk", (("min by (pair) (twinlog_disk_free_bytes)", "{{pair}}"),), "bytes"),
     Panel("Remote logs", (("max by (pair) (twinlog_remote_log_bytes)", "{{pair}}"),), "bytes"),
-    Panel("Since the last good audit", (("min by (pair) (twinlog_last_good_audit_age_seconds)", "{{pair}}"),), "s", is_fact=False),
+    Panel("Since the last good audit", (("min by (pair) (twinlog_last_good_audit_age_seconds)", "{{pair}}"),), "s",
+          is_fact=False),
     Panel("Releases", (("count by (pair, version) (twinlog_build_info)", "{{pair}} {{version}}"),), kind="stat"),
 )
 DASHBOARDS: dict[str, tuple[str, tuple[Panel, ...]]] = {

@@ -1,7 +1,7 @@
 """The alert rules of a pair: what each looks for, for how long, how urgent it is, what to type, and where the handbook has it.
 
-What always holds: an expression names `pair`, and `site` where a site is meant, which the configuration of Prometheus gives each
-target; a figure that is not known fires nothing, unless the rule says so.
+What always holds: an expression names `pair`, and `site` where a site is meant, which the configuration of Prometheus gives
+each target; a figure that is not known fires nothing, unless the rule says so.
 This module is pure.
 """
 
@@ -16,8 +16,8 @@ HANDBOOK = "docs/operations.md"
 
 
 class Alert(NamedTuple):
-    """`for_s`: how long the expression must hold. `summary`: what is so and what to type, with labels as `{site}`. `anchor`: the
-    heading of the handbook."""
+    """`for_s`: how long the expression must hold. `summary`: what is so and what to type, with labels as `{site}`. `anchor`:
+    the heading of the handbook."""
 
     name: str
     expr: str
@@ -47,12 +47,15 @@ ALERTS = (
     Alert(
         "TwinlogOneCopy", 'twinlog_mode_sync == 0 unless on (pair, site) twinlog_site_info{policy="performance"}',
         2 * MINUTE_S, "warning",
-        "Site {site} of pair {pair} acknowledges writes with one copy. Type `twinlog status`: it shows what the pair waits for.",
+        "Site {site} of pair {pair} acknowledges writes with one copy. Type `twinlog status`: it shows what the pair "
+        "waits for.",
         "writes-with-one-copy",
     ),
     Alert(
-        "TwinlogAtRiskGrows", "twinlog_at_risk_seconds > 60 and deriv(twinlog_at_risk_records[5m]) > 0", 5 * MINUTE_S, "warning",
-        "More and more acknowledged records of pair {pair} are at site {site} alone. Type `twinlog status`; bring the other site "
+        "TwinlogAtRiskGrows", "twinlog_at_risk_seconds > 60 and deriv(twinlog_at_risk_records[5m]) > 0", 5 * MINUTE_S,
+        "warning",
+        "More and more acknowledged records of pair {pair} are at site {site} alone. Type `twinlog status`; bring the "
+        "other site "
         "back.",
         "writes-with-one-copy",
     ),
@@ -80,12 +83,14 @@ ALERTS = (
     ),
     Alert(
         "TwinlogWaitsForOperator", "twinlog_waits_for_operator == 1", MINUTE_S, "critical",
-        "Site {site} of pair {pair} waits for a person. Type `twinlog status`, then `twinlog resume OPERATION` or what it says.",
+        "Site {site} of pair {pair} waits for a person. Type `twinlog status`, then `twinlog resume OPERATION` or what "
+        "it says.",
         "when-a-role-change-stops-half-way",
     ),
     Alert(
         "TwinlogFenceRejections", "increase(twinlog_fence_rejections_total[5m]) > 0", 0, "warning",
-        "Site {site} of pair {pair} rejected writes of an old active, which was locked out. Type `twinlog status`; the old active "
+        "Site {site} of pair {pair} rejected writes of an old active, which was locked out. Type `twinlog status`; the "
+        "old active "
         "rejoins, or type `twinlog rejoin`.",
         "an-old-active-that-writes",
     ),
@@ -99,7 +104,8 @@ ALERTS = (
     ),
     Alert(
         "TwinlogCertificateEnds", f"twinlog_certificate_not_after_timestamp_seconds - time() < {14 * DAY_S}", HOUR_S, "warning",
-        "The certificate of [{listener}] of site {site} of pair {pair} ends within two weeks. Put a new one in its place: the site "
+        "The certificate of [{listener}] of site {site} of pair {pair} ends within two weeks. Put a new one in its "
+        "place: the site "
         "takes it by itself.",
         "certificates-and-open-listeners",
     ),
@@ -145,6 +151,7 @@ ALERTS = (
     ),
     Alert(
         "TwinlogTrouble", "twinlog_trouble == 1", 5 * MINUTE_S, "warning",
-        "Site {site} of pair {pair} is not whole: {about}. Type `twinlog status`: it says what helps.", "reading-twinlog-status",
+        "Site {site} of pair {pair} is not whole: {about}. Type `twinlog status`: it says what helps.",
+        "reading-twinlog-status",
     ),
 )

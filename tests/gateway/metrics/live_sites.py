@@ -35,8 +35,9 @@ class LiveSites:
     async def until(self, site: str, holds: Callable[[str], bool]) -> str:
         """Returns the first page of metrics for which this holds."""
         async with asyncio.timeout(DEADLINE_S):
-            while not holds(page := await self.page(site)):
-                await asyncio.sleep(0.02)
+            page = await self.page(site)
+            while not holds(page):  # each look is a request, which lets the sites work
+                page = await self.page(site)
         return page
 
 

@@ -56,7 +56,9 @@ class Prometheus:
 
 
 @contextmanager
-def prometheus(folder: Path, rules: str, targets: Mapping[str, str], pair: str, interval: str = "500ms") -> Iterator[Prometheus]:
+def prometheus(
+    folder: Path, rules: str, targets: Mapping[str, str], pair: str, interval: str = "500ms"
+) -> Iterator[Prometheus]:
     """A server that scrapes `targets`, addresses by site, and has `rules`. It ends with the block."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "alerts.yml").write_text(rules)

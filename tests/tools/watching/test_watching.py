@@ -1,4 +1,4 @@
-"""Alert rules and dashboards: drawn from their tables, valid for Prometheus, about metrics that exist, with a way out for each."""
+"""Alert rules and dashboards: drawn from their tables, valid for Prometheus, about metrics that exist, with a way out."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ from twinlog.cli.main import all_verbs
 RULES = ROOT / "docs" / "prometheus"
 GRAFANA = ROOT / "docs" / "grafana"
 EXPRESSIONS = [(alert.name, alert.expr) for alert in ALERTS] + [
-    (f"{name}: {panel.title}", expr) for name, (_, panels) in DASHBOARDS.items() for panel in panels for expr, _ in panel.queries
+    (f"{name}: {panel.title}", expr)
+    for name, (_, panels) in DASHBOARDS.items() for panel in panels for expr, _ in panel.queries
 ]
 
 
@@ -92,7 +93,9 @@ def test_the_cases_notice_a_rule_with_the_wrong_sign(alert: Alert, tmp_path: Pat
         assert promtool("test", "rules", "alerts_test.yml", folder=tmp_path).returncode != 0, expr
 
 
-@pytest.mark.parametrize(("seconds", "words"), [(0, "0d"), (30, "30s"), (120, "2m"), (86_400, "1d"), (90, "90s"), (0.5, "500ms")])
+@pytest.mark.parametrize(("seconds", "words"), [
+    (0, "0d"), (30, "30s"), (120, "2m"), (86_400, "1d"), (90, "90s"), (0.5, "500ms"),
+])
 def test_durations_are_in_prometheus_words(seconds: float, words: str) -> None:
     assert duration(seconds) == words
 

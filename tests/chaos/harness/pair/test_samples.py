@@ -20,7 +20,8 @@ DOCUMENT: dict[str, Any] = {
     "troubles": [{"about": "peer", "seen": "it does not answer", "do": "see to it", "error": None}],
 }
 FIGURES = {
-    'twinlog_role{role="ACTIVE"}': 1.0, "twinlog_epoch": 3.0, "twinlog_troubles": 1.0, "twinlog_serves_reads": 1.0, "twinlog_mode_sync": 1.0,
+    'twinlog_role{role="ACTIVE"}': 1.0, "twinlog_epoch": 3.0, "twinlog_troubles": 1.0, "twinlog_serves_reads": 1.0,
+    "twinlog_mode_sync": 1.0,
     "twinlog_serves_writes": 1.0, "twinlog_follows": 0.0, "twinlog_applied_seq": 9.0, "twinlog_committed_seq": 10.0,
     "twinlog_replication_lag_records": 4.0,
 }
