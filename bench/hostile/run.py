@@ -71,8 +71,11 @@ def _still_active(pair: Pair) -> bool:
 
 
 def _cpu_s(pid: int) -> float:
-    """The CPU time that the process has taken, of all its threads."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    """The CPU time that the process has taken, of all its threads; not a number: it has ended."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return float("nan")
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
