@@ -41,6 +41,7 @@ async def measure(name: str, pair: Pair, seconds: float) -> dict[str, Any]:
     """Runs one attack beside the bystander."""
     pid = pair.pids["a"]
     answers: Answers = Counter()
+    cpu_s = _cpu_s(pid)
     attack = asyncio.ensure_future(ATTACKS[name](pair.port, answers)) if name != _NOBODY else None
     bystander = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "bench.hostile.bystander", str(pair.port), str(seconds), *([pair.ca] if pair.ca else ()),
@@ -57,6 +58,7 @@ async def measure(name: str, pair: Pair, seconds: float) -> dict[str, Any]:
     return {
         "attack": name, "kept": kept, "peak_mb": peak_mb, "epoch_alive": alive, "bystander": msgspec.to_builtins(seen),
         "answers": dict(answers), "journal_kib": _journal_kib(pair), "load": os.getloadavg()[0],
+        "cpu_s": round(_cpu_s(pid) - cpu_s, 2),
     }
 
 
@@ -66,6 +68,15 @@ def _still_active(pair: Pair) -> bool:
     except TwinlogError:
         return False
     return bool(document["role"] == "ACTIVE" and document["epoch"] == 1)
+
+
+def _cpu_s(pid: int) -> float:
+    """The CPU time that the process has taken, of all its threads; not a number: it has ended."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return float("nan")
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _peak_mb(pid: int) -> float:
@@ -92,7 +103,7 @@ def show(lines: list[dict[str, Any]], console: Console) -> None:
     Console(width=120).print(table)
     for line in lines:
         answers = ", ".join(f"{status}: {count}" for status, count in sorted(line["answers"].items()))
-        journal = f"journal {line['journal_kib']:.0f} KiB"
+        journal = f"journal {line['journal_kib']:.0f} KiB; the active took {line['cpu_s']:.1f} s of CPU"
         console.print(f"{line['attack']}: {answers or 'nothing was asked'}; {journal}", markup=False)
 
 

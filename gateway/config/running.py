@@ -22,7 +22,6 @@ from gateway.logs import LEVELS
 from gateway.service.documents import ReloadDocument, SettingChange
 from gateway.trail.entry import Who, cut_text
 from gateway.trail.events import RELOAD
-from gateway.trail.keeping import changes_of
 from gateway.trail.trail import Trail
 from storage.cancellation import ended
 from twinlog.errors import ConfigError, InvalidInput
@@ -160,4 +159,4 @@ async def _reload(configuration: RunningConfiguration, trail: Trail) -> None:
         trail.put(RELOAD, who, "refused", {"code": error.code, "why": cut_text(error.message)}, of=begun)
         return
     log.info("SIGHUP: the configuration was read again", changed=len(done.changed), needs_restart=len(done.needs_restart))
-    trail.put(RELOAD, who, "done", changes_of(done), of=begun)
+    trail.put(RELOAD, who, "done", done.told(), of=begun)

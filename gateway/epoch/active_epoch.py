@@ -144,16 +144,15 @@ class ActiveEpoch:
         self._well_since_s: float | None = None
         self.mode_why = ""  # of the newest change of mode
         self.work = Words()  # of the background work below: an error stays until that work succeeds, or has nothing to do
-        self._loops: dict[str, Callable[[], Awaitable[None]]] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     def start(self) -> None:
         loop = asyncio.get_running_loop()
-        self._loops = {
+        loops = {
             SHIPPING: self.shipper.run, LEASE: self._keep_lease, DEGRADE: self._degrade_loop, TRIMMING: self._trim_loop,
             RESYNC: self._resync_loop,
         }
-        self._tasks = {subject: loop.create_task(self._kept(subject, work)) for subject, work in self._loops.items()}
+        self._tasks = {subject: loop.create_task(self._kept(subject, work)) for subject, work in loops.items()}
 
     def apply(self, settings: ActiveSettings) -> None:
         """Takes what may change while the epoch is open (RUN_TIME in storage/settings.py)."""
@@ -161,7 +160,7 @@ class ActiveEpoch:
         self.commit.apply(settings.commit)
         self.shipper.apply(settings.replication)
         if settings.degrade_after_s is not None and self._tasks[DEGRADE].done():  # the policy before degraded nothing by itself
-            self._tasks[DEGRADE] = asyncio.get_running_loop().create_task(self._kept(DEGRADE, self._loops[DEGRADE]))
+            self._tasks[DEGRADE] = asyncio.get_running_loop().create_task(self._kept(DEGRADE, self._degrade_loop))
 
     async def _kept(self, subject: str, work: Callable[[], Awaitable[None]]) -> None:
         """Runs `work` until it is fenced, which ends the epoch. A fault of ours must not leave it without lease or shipper."""

@@ -181,3 +181,8 @@ class ReloadDocument(Struct, frozen=True):
     site: str
     changed: list[SettingChange] = []
     needs_restart: list[SettingChange] = []
+
+    def told(self) -> dict[str, object]:
+        """Returns what the line of a reload says in the audit trail."""
+        changed = {change.key: f"{change.before} -> {change.after}" for change in self.changed}
+        return {"changed": changed, "needs_restart": [change.key for change in self.needs_restart]}

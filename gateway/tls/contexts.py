@@ -68,8 +68,8 @@ def _public(settings: HttpTlsSettings, found: list[TlsFault], *, is_crl_sound: b
         if is_crl_sound:
             context.load_verify_locations(settings.client_crl)
         context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF  # OpenSSL refuses a certificate whose CA has no list here
-        context.num_tickets = 0  # a resumed session would outlive a revocation
-        context.options |= ssl.OP_NO_TICKET
+        context.minimum_version = ssl.TLSVersion.TLSv1_3  # a session that 1.2 resumes by its id would outlive a revocation
+        context.num_tickets = 0  # and so would one of 1.3
     return context
 
 

@@ -26,6 +26,8 @@ from gateway.tls.wire import TlsWire
 from twinlog.wire.tls import tls_words
 
 _HANDSHAKE_RECORD = 0x16  # the first byte of TLS; no request begins with it
+_MAJOR_VERSION = 3  # the second one
+_HEAD_BYTES, _RECORD_BYTES_MAX = 5, 1 << 14
 _BEFORE_ALL_S = 1e9
 _LAST_WORDS_S = 2.0  # for a refused client to read why
 
@@ -49,7 +51,8 @@ class Handshake(asyncio.Protocol):
     def __init__(self, door: Any, gate: TlsGate, state: ServerState) -> None:
         self._door, self._gate, self._state = door, gate, state
         self._loop = asyncio.get_running_loop()
-        self._secured: ssl.SSLObject | None = None  # None: nothing came yet
+        self._secured: ssl.SSLObject | None = None  # None: its first record is not whole yet, or has no turn
+        self._head = b""  # of that record
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._timer: asyncio.TimerHandle | None = None
         self._turn: asyncio.TimerHandle | None = None  # of a handshake that is held back
@@ -74,21 +77,31 @@ class Handshake(asyncio.Protocol):
         self._end()
 
     def eof_received(self) -> None:
-        if not self._is_over and self._secured is not None:
+        if not self._is_over and self._head:
             self._failed("the client ended it: it may refuse the certificate shown here, and says why itself")
 
     def data_received(self, data: bytes) -> None:
         if self._is_over:
             return
         if self._secured is None:
-            if data[0] != _HANDSHAKE_RECORD:
+            if not self._head and data[0] != _HANDSHAKE_RECORD:
                 self._refuse_plain()
                 return
+            self._head = (self._head + data)[:_HEAD_BYTES]
             self._incoming.write(data)
-            self._wait_for_turn()
+            if self._is_first_record_whole():
+                self._wait_for_turn()
             return
         self._incoming.write(data)
         self._shake_hands(self._secured)
+
+    def _is_first_record_whole(self) -> bool:
+        """Whoever sends less costs nothing, and takes no turn from others of its address. What is no record OpenSSL refuses."""
+        head = self._head
+        if len(head) < _HEAD_BYTES:
+            return len(head) > 1 and head[1] != _MAJOR_VERSION
+        length = min(int.from_bytes(head[3:]), _RECORD_BYTES_MAX)
+        return head[1] != _MAJOR_VERSION or self._incoming.pending >= _HEAD_BYTES + length
 
     def _wait_for_turn(self) -> None:
         """A whole handshake costs half a millisecond of everybody's loop: nothing of it is done before its turn."""

@@ -15,7 +15,6 @@ from typing import Any
 from gateway.access.authenticator import Authenticator
 from gateway.access.caller import CALLER, Caller
 from gateway.access.gate import Gate
-from gateway.service.documents import ReloadDocument
 from gateway.trail.entry import cut_text
 from gateway.trail.events import ACCESS, REFUSED, STARTED, STOPPED
 from gateway.trail.refusals import INTERVAL_S, RefusalCounts
@@ -105,9 +104,3 @@ def differences(before: dict[str, Any], now: dict[str, Any]) -> dict[str, dict[s
 def configuration_digest(config: object) -> str:
     """Names a configuration: equal for equal ones. Secrets are not in its text."""
     return hashlib.sha256(repr(config).encode()).hexdigest()[:16]
-
-
-def changes_of(done: ReloadDocument) -> dict[str, Any]:
-    """Returns what the line of a reload says."""
-    changed = {change.key: f"{change.before} -> {change.after}" for change in done.changed}
-    return {"changed": changed, "needs_restart": [change.key for change in done.needs_restart]}

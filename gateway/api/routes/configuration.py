@@ -15,7 +15,6 @@ from gateway.api.routes.acts import act
 from gateway.api.routes.common import context_of, head_once_whole, json_answer, json_request
 from gateway.service.port import Configuration
 from gateway.trail import events
-from gateway.trail.keeping import changes_of
 from twinlog.errors import Unavailable
 
 _decode = msgspec.json.Decoder(LogLevelBody).decode
@@ -37,7 +36,7 @@ def router() -> APIRouter:
         configuration = _configuration(context)
         async with act(request, events.RELOAD, {}) as ended:
             done = await configuration.reload()
-            ended |= changes_of(done)
+            ended |= done.told()
         return json_answer(done)
 
     @routes.post(
@@ -51,7 +50,7 @@ def router() -> APIRouter:
         configuration = _configuration(context)
         async with act(request, events.LOG_LEVEL, {"level": asked.level[:40]}, needed=False) as ended:
             done = configuration.log_level(asked.level)
-            ended |= changes_of(done)
+            ended |= done.told()
         return json_answer(done)
 
     return routes

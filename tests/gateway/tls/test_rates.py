@@ -83,6 +83,20 @@ async def test_one_that_would_wait_for_too_long_is_refused_and_leaves_its_place(
         await until(lambda: not server.places.served)
 
 
+async def test_half_a_first_message_takes_no_turn_from_others_of_its_address(certificates: Certificates) -> None:
+    """It costs nothing: whoever opens thousands of them at once would else shut his whole address out."""
+    tls, begun = slow(site_tls(certificates.site("a")), 1.0), []
+    async with public_door(tls) as (server, _):
+        for _ in range(20):
+            begun.append((await asyncio.open_connection(HOST, server.port))[1])
+            begun[-1].write(hello(certificates)[:-1])
+        _, writer = await asyncio.open_connection(HOST, server.port, ssl=client_of(certificates))
+        counted = tls.metrics()
+        assert (counted["tls_handshakes_held_total"], counted["tls_handshakes_refused_total"]) == (0, 0)
+        for each in (*begun, writer):
+            each.transport.abort()
+
+
 def hello(certificates: Certificates) -> bytes:
     """The first message of a handshake."""
     outgoing = ssl.MemoryBIO()
