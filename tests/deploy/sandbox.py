@@ -36,7 +36,7 @@ def expanded(analyze: str, group: str) -> set[str]:
 
 
 def allowed_calls(analyze: str, unit: str) -> set[str]:
-    """What the unit's filter lets through: groups in order, those behind `~` taken away again."""
+    """Returns what the unit's filter lets through: groups in order, those behind `~` taken away again."""
     allowed = expanded(analyze, "@default")
     for value in directives(unit, "SystemCallFilter"):
         calls = {call for group in value.removeprefix("~").split() for call in expanded(analyze, group)}

@@ -88,7 +88,7 @@ def test_what_belongs_together_has_one_name(kustomize: str) -> None:
 
 @pytest.mark.parametrize("site", ["a", "b"])
 def test_the_gateway_takes_the_configuration(kustomize: str, site: str, tmp_path: Path) -> None:
-    """With the files of both secrets in place; everything that it writes lies below a mount."""
+    """It does so with the files of both secrets in place; everything that it writes lies below a mount."""
     objects = built(kustomize, site)
     (text,) = [one["data"]["site.toml"] for name, one in objects.items() if name.startswith("ConfigMap/")]
     issuer = Issuer(tmp_path)

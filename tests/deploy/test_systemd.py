@@ -75,7 +75,7 @@ def test_the_sandbox_of_the_next_test_is_in_force(analyze: str, tmp_path: Path) 
 
 
 def both_work(ports: tuple[int, int]) -> bool:
-    """Whether the first site takes writes, and the second one follows."""
+    """Returns whether the first site takes writes, and the second one follows."""
     try:
         with urlopen(f"http://127.0.0.1:{ports[0]}/health/primary"), urlopen(f"http://127.0.0.1:{ports[1]}/health/ready"):
             return True

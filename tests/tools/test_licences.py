@@ -1,4 +1,4 @@
-"""What is installed may be used beside code under Apache-2.0: each pinned distribution's licence is on the list of its kind."""
+"""Dependencies may be used beside code under Apache-2.0: each pinned distribution's licence is on the list of its kind."""
 
 from __future__ import annotations
 
