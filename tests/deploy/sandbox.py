@@ -1,7 +1,7 @@
-"""Runs a command in what a systemd unit of docs/deploy/systemd allows, where no systemd runs: by libseccomp and a mount namespace.
+"""Runs a command within what a unit of docs/deploy/systemd allows, where no systemd runs: by libseccomp and a mount namespace.
 
-What always holds: the system calls are those of the unit's SystemCallFilter=, groups expanded by systemd-analyze; a refused call
-fails with EPERM, as there. MemoryDenyWriteExecute=, CapabilityBoundingSet= and ProtectSystem=strict are as systemd.exec(5)
+What always holds: the system calls are those of the unit's SystemCallFilter=, groups expanded by systemd-analyze; a refused
+call fails with EPERM, as there. MemoryDenyWriteExecute=, CapabilityBoundingSet= and ProtectSystem=strict are as systemd.exec(5)
 describes them. Nothing else of the unit is in force.
 """
 

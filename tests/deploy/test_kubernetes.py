@@ -1,4 +1,4 @@
-"""Both overlays are built by kustomize, fit the schemas of Kubernetes, and are one site each that the gateway's configuration takes."""
+"""Both overlays are built by kustomize and fit the schemas of Kubernetes, and the gateway takes the configuration of each."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ import ctypes, mmap, os
 def refused(call):
     try: call()
     except (OSError, PermissionError) as error: return error.errno
-print(refused(lambda: os.chroot("/")), refused(lambda: mmap.mmap(-1, 4096, prot=7)), refused(lambda: open("/made", "w").close()))
+print(refused(lambda: os.chroot("/")), refused(lambda: mmap.mmap(-1, 4096, prot=7)), refused(lambda: open("/made", "w")))
 print([line.split()[1] for line in open("/proc/self/status") if line.startswith("CapEff")][0].strip("0"))
 """
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.needs import need_program
-from tools.wheels import COMPLETIONS, completion
+from tools.packaging.wheels import COMPLETIONS, completion
 from twinlog.cli.main import all_verbs
 
 BASH = 'source "$1"; COMP_WORDS=(twinlog $2); COMP_CWORD=$(($# > 1 ? ${#COMP_WORDS[@]} - 1 : 0)); ' \
@@ -20,8 +20,10 @@ BASH = 'source "$1"; COMP_WORDS=(twinlog $2); COMP_CWORD=$(($# > 1 ? ${#COMP_WOR
 ZSH = 'fpath=("${1:h}" $fpath); autoload -Uz _twinlog; compdef() { :; }; _arguments() { print -r -- "$@"; }; ' \
     'words=(twinlog ${=2}); CURRENT=$#words; _twinlog'
 FISH = 'source $argv[1]; complete --do-complete "twinlog $argv[2]"'
-SHELLS = {"bash": (*"bash --norc --noprofile -c".split(), BASH, "bash"), "zsh": ("zsh", "-f", "-c", ZSH, "zsh"),
-          "fish": ("fish", "--no-config", "-c", FISH)}
+SHELLS = {
+    "bash": ("bash", "--norc", "--noprofile", "-c", BASH, "bash"), "zsh": ("zsh", "-f", "-c", ZSH, "zsh"),
+    "fish": ("fish", "--no-config", "-c", FISH),
+}
 
 
 def offered(shell: str, folder: Path, line: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.needs import need_program
-from tools import man_pages
+from tools.packaging import man_pages
 from twinlog.cli.main import all_verbs, command_of
 
 DATE = "2026-11-24"

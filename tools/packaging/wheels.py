@@ -21,8 +21,8 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 
-from tools import man_pages
 from tools.laws.import_law import PACKAGES
+from tools.packaging import man_pages
 from tools.sources import ROOT, repository_files
 from twinlog.cli.main import all_verbs
 from twinlog.cli.verbs import VERBS
@@ -121,7 +121,7 @@ def version() -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tools.wheels", description="Builds both distributions.")
+    parser = argparse.ArgumentParser(prog="python -m tools.packaging.wheels", description="Builds both distributions.")
     parser.add_argument("--out", type=Path, default=OUT, help="where they are put (build/wheels)")
     try:
         for path in build_all(parser.parse_args().out, commit_time_s()):
