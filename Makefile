@@ -105,10 +105,10 @@ hdfs: setup ## a real HDFS for each site on 127.0.0.1, needs Java 17 (DIR=demo, 
 	@exec $(BIN)/python -m chaos hdfs --dir $(DIR)/hdfs --clusters 2 $(ARGS)
 
 wheels: setup ## both wheels and source archives, the same bytes for the same commit, into build/wheels (ARGS="--out DIR")
-	@$(BIN)/python -m tools.wheels $(ARGS)
+	@$(BIN)/python -m tools.packaging.wheels $(ARGS)
 
 man: setup ## the manual pages of the command, into build/man: `man -l build/man/twinlog.1`
-	@$(BIN)/python -m tools.man_pages build/man "$$(date +%F)"
+	@$(BIN)/python -m tools.packaging.man_pages build/man "$$(date +%F)"
 
 lock: setup ## pin the dependencies of both pyproject.toml again, with hashes (ARGS=--upgrade)
 	@$(BIN)/uv $(COMPILE) --quiet $(ARGS) -o $(LOCK)

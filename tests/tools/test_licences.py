@@ -1,4 +1,4 @@
-"""What is installed may be used beside code under Apache-2.0: each pinned distribution's licence is on the list of its kind."""
+"""Dependencies may be used beside code under Apache-2.0: each pinned distribution's licence is on the list of its kind."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ WORDS = {
     "apache": "Apache-2.0", "apache 2.0": "Apache-2.0", "apache software license": "Apache-2.0", "bsd license": "BSD",
     "bsd 2-clause license": "BSD-2-Clause", "bsd 3-clause license": "BSD-3-Clause", "cc0": "CC0-1.0",
     "isc license (iscl)": "ISC", "mit license": "MIT", "mozilla public license 2.0 (mpl 2.0)": "MPL-2.0",
-    "python software foundation license": "PSF-2.0", "gnu lesser general public license v2 or later (lgplv2+)": "LGPL-2.1-or-later",
+    "python software foundation license": "PSF-2.0",
+    "gnu lesser general public license v2 or later (lgplv2+)": "LGPL-2.1-or-later",
 }
 EXTRAS = ("flights", "hdfs", "spark", "chaos")
 

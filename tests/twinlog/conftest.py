@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import pytest
 
-from tools.wheels import build_all, commit_time_s
+from tools.packaging.wheels import build_all, commit_time_s
 
 
 class Built(NamedTuple):

@@ -159,7 +159,7 @@ def test_nothing_names_a_machine_or_a_registry_or_is_of_the_checkout_alone(built
 @pytest.mark.long
 def test_two_builds_are_equal_byte_for_byte(built: Built, tmp_path: Path) -> None:
     """The second one by another process, with another umask, in another folder and time zone."""
-    build = "import os, sys, tools.wheels as w; os.umask(0o077); w.build_all(w.Path(sys.argv[1]), w.commit_time_s())"
+    build = "import os, sys, tools.packaging.wheels as w; os.umask(0o077); w.build_all(w.Path(sys.argv[1]), w.commit_time_s())"
     environ = {**os.environ, "TZ": "Asia/Tokyo", "TMPDIR": str(tmp_path), "PYTHONPATH": str(ROOT), "LC_ALL": "C"}
     command = [sys.executable, "-c", build, str(tmp_path / "again")]
     done = subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True, check=False)

@@ -18,12 +18,14 @@ from bench.pair import free_ports
 from tests.tools.test_dependencies import canonical
 from tests.twinlog.conftest import Built
 from tools.sources import ROOT
-from tools.tour import STARTED
+from tools.tour import STARTED, blocks
 from twinlog.cli.verbs import VERBS
 
 DEADLINE_S = 300.0  # a busy machine is no fault of the wheels
 UV = (sys.executable, "-m", "uv")
-OF_THE_SERVER = {"uvicorn", "fastapi", "rocksdict", "pyarrow", "sqlalchemy", "pyspark", "jpype1", "matplotlib", "twinlog-server"}
+OF_THE_SERVER = {
+    "uvicorn", "fastapi", "rocksdict", "pyarrow", "sqlalchemy", "pyspark", "jpype1", "matplotlib", "twinlog-server",
+}
 
 
 class Environment:
@@ -31,7 +33,8 @@ class Environment:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.bin = folder, folder / "env" / "bin"
-        subprocess.run([*UV, "venv", "--quiet", "--python", sys.executable, str(folder / "env")], check=True)
+        if not self.bin.exists():
+            subprocess.run([*UV, "venv", "--quiet", "--python", sys.executable, str(folder / "env")], check=True)
 
     def install(self, *what: str) -> None:
         pinned = ROOT / "requirements" / "main.txt"
@@ -88,12 +91,32 @@ def test_the_wheel_of_apps_alone_brings_no_server(built: Built, tmp_path: Path) 
     assert "_twinlog_completion" in (tmp_path / "env/share/bash-completion/completions/twinlog").read_text()
 
 
+def install_by_the_page(built: Built, folder: Path) -> None:
+    """Runs every block of docs/install.md that is not only shown, with `uv` in place of venv and pip, which load all anew."""
+    to = folder / "env"
+    (folder / "requirements").symlink_to(ROOT / "requirements")
+    code = [block.code for block in blocks((ROOT / "docs" / "install.md").read_text(encoding="utf-8")) if block.note != "shown"]
+    assert len(code) == 2
+    script = "\n".join(["set -euo pipefail", *code, "complete -p twinlog", 'ls "${MANPATH%:}/man1/twinlog-failover.1"'])
+    for written, done in (
+        ("python3 -m venv", f"{' '.join(UV)} venv --quiet"), ("build/wheels", str(built.app.parent)),
+        ("/opt/twinlog/bin/pip install", f"{' '.join(UV)} pip install --quiet --python /opt/twinlog/bin/python"),
+        ("/opt/twinlog", str(to)),
+    ):
+        assert written in script
+        script = script.replace(written, done)
+    environ = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
+    ran = subprocess.run(["bash", "-c", script], cwd=folder, env=environ, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    assert re.match(r"twinlog \S+   twinlog-server \S+\ncomplete .*twinlog\n\S+/twinlog-failover.1\n", ran.stdout), ran.stdout
+
+
 @pytest.mark.long
 @pytest.mark.pair
 def test_the_wheel_of_the_server_runs_a_pair_without_the_checkout(built: Built, tmp_path: Path) -> None:
+    install_by_the_page(built, tmp_path)
     fresh = Environment(tmp_path)
     fresh.install(str(built.app), f"twinlog-server[chaos] @ {built.server.as_uri()}")
-    assert "twinlog-server" in fresh.run("twinlog", "version")
     scenarios = {path.stem for path in (ROOT / "chaos" / "scenarios").glob("*.txt")}
     listed = fresh.run("python", "-m", "chaos", "list")
     assert scenarios - set(re.findall(r"^([a-z-]+) ", listed, re.MULTILINE)) == set()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.needs import need_program
-from tools import man_pages
+from tools.packaging import man_pages
 from twinlog.cli.main import all_verbs, command_of
 
 DATE = "2026-11-24"
@@ -21,7 +21,7 @@ def pages() -> dict[str, str]:
 
 
 def set_by_groff(text: str) -> str:
-    """What a reader sees, on one line. Every warning is an error."""
+    """Returns what a reader sees, on one line. Every warning is an error."""
     groff = need_program("groff", "groff-base")
     done = subprocess.run(
         [groff, "-man", "-ww", "-Tascii", "-P-cbou", "-rHY=0", "-rLL=5000n"], input=text, capture_output=True, text=True,

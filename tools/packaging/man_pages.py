@@ -18,6 +18,7 @@ from twinlog.cli.verbs import SERVER, VERBS
 _MARKUP = re.compile(r"\[/?(?:bold|dim|italic)?\]")  # Rich's, in the help of the command itself
 _CODE = re.compile(r"`([^`]+)`")
 _WITHOUT_VALUE = ("boolean", "bool")
+_SHOWN_TYPES = {"integer": "N", "int": "N", "float": "X", "path": "PATH"}
 
 
 def page_of(name: str, date: str) -> str:
@@ -46,7 +47,8 @@ def root_page(date: str) -> str:
     """Returns twinlog.1: every verb of both distributions, by headings as `twinlog --help` has them."""
     app: Any = _click(make_app())
     summary, _, rest = (app.help or "").partition("\n\n")
-    lines = [_head("twinlog", date), *_named("twinlog", summary), ".SH SYNOPSIS", ".B twinlog", r"\fIVERB\fR [\fIOPTIONS\fR] ..."]
+    lines = [_head("twinlog", date), *_named("twinlog", summary)]
+    lines += [".SH SYNOPSIS", ".B twinlog", r"\fIVERB\fR [\fIOPTIONS\fR] ..."]
     lines += [".SH DESCRIPTION", *_paragraphs(summary), ".PP", _text(rest)]
     lines += [".PP", f"A verb that is marked with * comes with the distribution {_text(SERVER)}."]
     lines.append(".SH VERBS")
@@ -131,9 +133,7 @@ def _value(param: Any) -> str:
         return str(param.metavar)
     if param.param_type_name == "argument":
         return str(param.name).upper() + ("..." if param.nargs == -1 else "")
-    return {"integer": "N", "integer range": "N", "int": "N", "int range": "N", "float": "X", "float range": "X", "path": "PATH"}.get(
-        param.type.name, "TEXT"
-    )
+    return _SHOWN_TYPES.get(param.type.name.removesuffix(" range"), "TEXT")
 
 
 def _paragraphs(text: str) -> Iterator[str]:
@@ -160,9 +160,9 @@ def write(folder: Path, date: str, names: set[str] | None = None) -> None:
 
 
 def main(given: list[str]) -> int:
-    """`python -m tools.man_pages FOLDER DATE`"""
+    """`python -m tools.packaging.man_pages FOLDER DATE`"""
     if len(given) != 2:
-        sys.stderr.write("usage: python -m tools.man_pages FOLDER DATE\n")
+        sys.stderr.write("usage: python -m tools.packaging.man_pages FOLDER DATE\n")
         return 2
     write(Path(given[0]), given[1])
     return 0

@@ -21,8 +21,8 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 
-from tools import man_pages
 from tools.laws.import_law import PACKAGES
+from tools.packaging import man_pages
 from tools.sources import ROOT, repository_files
 from twinlog.cli.main import all_verbs
 from twinlog.cli.verbs import VERBS
@@ -58,7 +58,7 @@ def stage(folder: Path, epoch_s: int) -> tuple[Path, Path]:
     for shell, name in COMPLETIONS.items():
         target = app / "share" / name
         target.parent.mkdir(parents=True)
-        target.write_text(_completion(shell), encoding="utf-8")
+        target.write_text(completion(shell), encoding="utf-8")
     for path in sorted(folder.rglob("*")):
         path.chmod(0o755 if path.is_dir() else 0o644)
         os.utime(path, (epoch_s, epoch_s))
@@ -72,7 +72,8 @@ def _copy(tops: Iterable[str], folder: Path) -> None:
             shutil.copyfile(ROOT / path, folder / path)
 
 
-def _completion(shell: str) -> str:
+def completion(shell: str) -> str:
+    """Returns the file that completes `twinlog` in this shell: bash, zsh or fish."""
     environ = {**os.environ, "_TWINLOG_COMPLETE": f"source_{shell}"}
     made = subprocess.run(
         [sys.executable, "-m", "twinlog"], env=environ, cwd=ROOT, capture_output=True, text=True, check=True
@@ -120,7 +121,7 @@ def version() -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tools.wheels", description="Builds both distributions.")
+    parser = argparse.ArgumentParser(prog="python -m tools.packaging.wheels", description="Builds both distributions.")
     parser.add_argument("--out", type=Path, default=OUT, help="where they are put (build/wheels)")
     try:
         for path in build_all(parser.parse_args().out, commit_time_s()):
