@@ -19,8 +19,8 @@ import msgspec
 from gateway.service.audits import AuditRun, Audits
 from gateway.service.documents import BarrierDocument, BarrierList, ClusterDocument, ReceiptDocument, ServingDocument
 from gateway.service.histogram import Histogram
-from gateway.service.looks import Epochs, Logs, SiteLook
-from gateway.service.looks import Operations as OperationsLook
+from gateway.ui.looks import Epochs, Logs, SiteLook
+from gateway.ui.looks import Operations as OperationsLook
 from storage.engine import StoredRow
 from storage.log.record import Record, RequestMark
 from storage.rows.schema import TableSchema
@@ -217,8 +217,7 @@ class DoorFigures(Protocol):
 
 
 class Looks(Protocol):
-    """What a site shows to operators, of itself and, through the other gateway, of the other site. Those of the other site
-    raise the error that it answers with, or PeerError, within a few seconds."""
+    """Shows a site to operators: itself and, through the other gateway, the other site. Those of the other site raise the error that it answers with, or PeerError, within a few seconds."""
 
     door: DoorFigures | None
 
