@@ -217,7 +217,8 @@ class DoorFigures(Protocol):
 
 
 class Looks(Protocol):
-    """Shows a site to operators: itself and, through the other gateway, the other site. Those of the other site raise the error that it answers with, or PeerError, within a few seconds."""
+    """Shows a site to operators: itself and, through the other gateway, the other site. Those of the other site
+    raise the error that it answers with, or PeerError, within a few seconds."""
 
     door: DoorFigures | None
 
