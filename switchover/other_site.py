@@ -95,7 +95,7 @@ class OtherSite:
         return reply
 
     async def look(self, asked: LookRequest, timeout_s: float) -> bytes:
-        """What that site shows of itself to its operators, as JSON: nothing is decided by it."""
+        """Returns what that site shows of itself to operators, as JSON: nothing is decided by it."""
         reply = await self._ask(LOOK, asked, LookReply, timeout_s)
         if reply.site != self._name:
             raise self._unfit(LOOK, f"it is of site {reply.site!r}")

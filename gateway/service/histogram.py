@@ -27,7 +27,8 @@ class Histogram:
         return sum(self._counts)
 
     def counts(self) -> tuple[int, ...]:
-        """How many fell behind the bound before and up to each bound, then how many were longer than the last."""
+        """Returns how many fell behind the bound before and up to each bound, then how many were
+        longer than the last."""
         return tuple(self._counts)
 
     def buckets(self) -> list[tuple[str, float]]:

@@ -27,8 +27,8 @@ from gateway.service.documents import (
     ServingDocument,
 )
 from gateway.service.histogram import Histogram
-from gateway.service.looks import Epochs, Logs, SiteLook
-from gateway.service.looks import Operations as OperationsLook
+from gateway.ui.looks import Epochs, Logs, SiteLook
+from gateway.ui.looks import Operations as OperationsLook
 from storage.engine import StoredRow
 from storage.log.record import Record, RequestMark
 from storage.rows.schema import TableSchema
@@ -234,7 +234,7 @@ class DoorFigures(Protocol):
 
 
 class Looks(Protocol):
-    """What a site shows to operators, of itself and, through the other gateway, of the other site. Those of the other site
+    """Shows a site to operators: itself and, through the other gateway, the other site. Those of the other site
     raise the error that it answers with, or PeerError, within a few seconds."""
 
     door: DoorFigures | None

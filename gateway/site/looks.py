@@ -1,4 +1,4 @@
-"""What a site shows to operators: at its own page, and to the other site's gateway, which shows the pair.
+"""Shows a site to operators: at its own page, and to the other site's gateway, which shows the pair.
 
 What always holds: nothing is changed, and no look waits for longer than its deadline; what the other site shows comes through
 its gateway, or the reason why it does not. Implements gateway.service.port.Looks.
@@ -12,7 +12,11 @@ from typing import TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from gateway.service.looks import (
+from gateway.service.port import DoorFigures
+from gateway.site.cluster_document import cluster_document, site_figures
+from gateway.site.operations import SiteOperations
+from gateway.site.site import Site
+from gateway.ui.looks import (
     EpochBegin,
     Epochs,
     LogClaim,
@@ -25,10 +29,6 @@ from gateway.service.looks import (
     read_document,
     split,
 )
-from gateway.service.port import DoorFigures
-from gateway.site.cluster_document import cluster_document, site_figures
-from gateway.site.operations import SiteOperations
-from gateway.site.site import Site
 from remote_log.dfs.retrying import within
 from remote_log.fencing.claims import claimed_epochs, read_claim
 from remote_log.fencing.reading import segments_below

@@ -18,10 +18,10 @@ from gateway.api.routes.acts import role_change
 from gateway.api.routes.common import caller_of, context_of
 from gateway.api.routes.operations import actor_of
 from gateway.trail import events
-from gateway.ui.change import CHECKED, KINDS, Ask, ask_of, change_values, checks_shown, options_of
 from gateway.ui.forms import read_form
 from gateway.ui.page_route import Text, pages_of
 from gateway.ui.pages import Pages
+from gateway.ui.views.change import CHECKED, KINDS, Ask, ask_of, change_values, checks_shown, options_of
 from gateway.ui.watch import PairSeen
 from twinlog.errors import InvalidInput, TwinlogError
 

@@ -1,4 +1,4 @@
-"""What the event streams of pages share: each live part is drawn once a look for all who may see the same.
+"""Shares what the event streams of pages show: each live part is drawn once a look for all who may see the same.
 
 What always holds: an event has the parts that changed since a look, and only streams that have seen that very look get it as it
 is; what nobody asked for during the last looks is forgotten.
@@ -27,7 +27,7 @@ class Drawn(NamedTuple):
 
 
 class Shared:
-    """What was drawn last, for each key."""
+    """Keeps what was drawn last, for each key."""
 
     def __init__(self) -> None:
         self._drawn: dict[Key, Drawn] = {}

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 
 from gateway.access.caller import Caller
-from gateway.ui.change import change_values
 from gateway.ui.drawing import event_of
-from gateway.ui.now import now_page
 from gateway.ui.pages import Pages
 from gateway.ui.rendering import regions
+from gateway.ui.views.change import change_values
+from gateway.ui.views.now import now_page
 from gateway.ui.watch import PairSeen
 from twinlog.errors import InvalidInput, NotFound
 

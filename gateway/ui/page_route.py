@@ -1,4 +1,4 @@
-"""What all routes of the page share: an error is a page, and the door has the pages."""
+"""All routes of the page share this: an error is a page, and the door has the pages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the pages of one door share: the watch of the pair, the sessions, and what stands on every page.
+"""The pages of one door share these: the watch of the pair, the sessions, and what stands on every page.
 
 What always holds: a page shows a caller only what the routes of the API would answer this caller (gateway/access/needs.py); a
 cookie of a session stands for the token that was given for it, and is judged by the gate like that one.

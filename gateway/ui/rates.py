@@ -2,7 +2,6 @@
 
 What always holds: a counter that went back began anew, with its process or epoch, and gives no rate; what nobody measured is
 None, never 0.
-This module is pure.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from gateway.service.histogram import BOUNDS_S
-from gateway.service.looks import Counts, SiteLook
+from gateway.ui.looks import Counts, SiteLook
 
 
 @dataclass(frozen=True, slots=True)

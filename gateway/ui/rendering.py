@@ -33,7 +33,7 @@ ASSETS = {
 
 
 def shown(value: Any) -> Any:
-    """What a template puts out of a value."""
+    """Returns what a template puts out of a value."""
     if isinstance(value, Markup):
         return value
     if value is None:

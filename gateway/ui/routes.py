@@ -20,10 +20,10 @@ from gateway.api.routes.event_stream import event_stream
 from gateway.ui import change_routes, view_routes
 from gateway.ui.forms import read_form
 from gateway.ui.live import Live
-from gateway.ui.now import now_page
 from gateway.ui.page_route import PageRoute, Text, pages_of
 from gateway.ui.pages import may_see_figures
 from gateway.ui.rendering import ASSETS, SECURITY, asset
+from gateway.ui.views.now import now_page
 from twinlog.errors import NotFound
 
 PREFIX, EVENTS = "/ui", "/ui/events"

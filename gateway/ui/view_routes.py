@@ -12,12 +12,12 @@ from starlette.responses import Response
 
 from gateway.api.request import decoded_part
 from gateway.api.routes.common import caller_of, context_of
-from gateway.service.looks import Epochs
-from gateway.ui.audits import audits_page
-from gateway.ui.history import epoch_rows, operation_rows
-from gateway.ui.logs import SiteLogs, site_logs
+from gateway.ui.looks import Epochs
 from gateway.ui.page_route import Text, pages_of
-from gateway.ui.tables import rows_shown, table_path, tables_page
+from gateway.ui.views.audits import audits_page
+from gateway.ui.views.history import epoch_rows, operation_rows
+from gateway.ui.views.logs import SiteLogs, site_logs
+from gateway.ui.views.tables import rows_shown, table_path, tables_page
 from storage.rows.schema import to_public
 from switchover.operations.document import OperationDocument
 from twinlog.errors import TwinlogError

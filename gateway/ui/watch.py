@@ -18,8 +18,8 @@ from typing import Any
 import msgspec
 import structlog
 
-from gateway.service.looks import SiteLook
 from gateway.service.port import SiteService
+from gateway.ui.looks import SiteLook
 from gateway.ui.rates import Rates, rates
 from storage.clock import Clock
 from switchover.monitor.findings import OTHER, Thresholds
@@ -319,7 +319,7 @@ class PairWatch:
 
 
 def _marks(look: SiteLook) -> tuple[object, ...]:
-    """What differs where an operation has begun or ended."""
+    """Returns what differs where an operation has begun or ended."""
     return look.operation.id if look.operation is not None else None, look.cluster.epoch, look.cluster.role
 
 

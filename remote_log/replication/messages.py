@@ -313,7 +313,7 @@ class TrailNote(msgspec.Struct, frozen=True):
 
 
 class LookRequest(msgspec.Struct):
-    """Asks what the other site shows of itself to its operators. `what`: a name of gateway/service/looks.py; `kind`: of the
+    """Asks what the other site shows of itself to its operators. `what`: a name of gateway/ui/looks.py; `kind`: of the
     checks."""
 
     what: Name

@@ -21,11 +21,11 @@ from gateway.service.barriers import BarrierService
 from gateway.service.catalog import Catalog
 from gateway.service.conditions import Refusals, check_same_request, checks_of
 from gateway.service.documents import ActiveSite, BarrierDocument, ClusterDocument, Outcome, ReceiptDocument, ServingDocument
-from gateway.service.looks import EpochBegin, Epochs, Logs, Operations, SiteLook, counted
 from gateway.service.port import DoorFigures, KeptTable, SiteService, WriteRequest, WriteResult
 from gateway.service.receipts import decode_receipt, encode_receipt
 from gateway.service.rows import to_records
 from gateway.service.tables import check_confirmed
+from gateway.ui.looks import EpochBegin, Epochs, Logs, Operations, SiteLook, counted
 from storage.clock import SystemClock
 from storage.engine import StoredRow
 from storage.engines.applying import BarrierLimits, FrameApplier
@@ -197,7 +197,7 @@ class DictService:
 
 
 class DictLooks:
-    """What the page shows. `other`: the other site, or the error by which it does not answer; `logs_now`: of this one."""
+    """Looks for the page. `other`: the other site, or the error by which it does not answer; `logs_now`: of this one."""
 
     def __init__(self, site: DictService) -> None:
         self._site = site

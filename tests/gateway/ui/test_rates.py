@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from gateway.service.histogram import BOUNDS_S, Histogram
-from gateway.service.looks import SiteLook, counted
+from gateway.ui.looks import SiteLook, counted
 from gateway.ui.rates import latency_of, quantile_s, rates
 from tests.gateway.ui.ui_rig import look
 

@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 import pytest
 from msgspec.structs import replace
 
-from gateway.service.looks import SiteLook
 from gateway.ui.drawing import Shared, event_of
+from gateway.ui.looks import SiteLook
 from gateway.ui.watch import PairWatch
 from storage.clock import SystemClock
 from tests.gateway.dict_service import DictService

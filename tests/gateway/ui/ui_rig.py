@@ -19,9 +19,9 @@ from gateway.service.documents import (
     ServingDocument,
     SiteDocument,
 )
-from gateway.service.looks import Counts, SiteLook
-from gateway.ui.now import now_page
+from gateway.ui.looks import Counts, SiteLook
 from gateway.ui.rendering import regions
+from gateway.ui.views.now import now_page
 from gateway.ui.watch import PairSeen, Point, Side
 from switchover.monitor.findings import AdviceKind
 from switchover.monitor.judgement import Advice

@@ -2,7 +2,6 @@
 
 What always holds: they are for people, and nothing is decided by them; a figure that nobody knows is left out or null; a
 histogram is its counts by the bounds of gateway/service/histogram.py, so that two looks give what fell between them.
-This module is pure.
 """
 
 from __future__ import annotations

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.ui.change import ask_of, change_values, checks_shown, options_of
-from gateway.ui.plan import plan_shown, unwritten_ms
 from gateway.ui.rendering import regions
+from gateway.ui.views.change import ask_of, change_values, checks_shown, options_of
+from gateway.ui.views.plan import plan_shown, unwritten_ms
 from gateway.ui.watch import PairSeen
 from switchover.operations.document import OperationError
 from switchover.preflight.checks import Check

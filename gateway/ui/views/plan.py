@@ -2,7 +2,6 @@
 
 What always holds: times are those of the journal; while a step runs its end is now, by the clock of the site that runs it; the
 line stands where the product draws it, before the first step that cannot be given up.
-This module is pure.
 """
 
 from __future__ import annotations

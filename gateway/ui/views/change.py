@@ -2,7 +2,6 @@
 
 What always holds: what a change needs is judged by the checks of the product, at the site that would run it; a change runs at
 the site that `twinlog` would ask, and the page of another site leads there.
-This module is pure.
 """
 
 from __future__ import annotations
@@ -12,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from gateway.ui import words
-from gateway.ui.picture import Curve, curve
-from gateway.ui.plan import STATE_LEVELS, PlanShown, now_of, plan_shown
-from gateway.ui.verdict import Verdict, verdict
+from gateway.ui.views.picture import Curve, curve
+from gateway.ui.views.plan import STATE_LEVELS, PlanShown, now_of, plan_shown
+from gateway.ui.views.verdict import Verdict, verdict
 from gateway.ui.watch import PairSeen
 from switchover.preflight.checks import Check
 from switchover.preflight.loss import at_risk
@@ -107,7 +106,7 @@ class ChangePage:
 
 
 def change_values(seen: PairSeen, operation: str, *, may_change: bool) -> dict[str, Any]:
-    """What the live parts of the page need. `operation`: the one to show; empty: the one that runs, else the newest."""
+    """Returns what the live parts of the page need. `operation`: the one to show; empty: the one that runs, else the newest."""
     running = seen.operation
     known = {one.id: (site, one) for site, one in seen.operations}
     chosen = known.get(operation) if operation else running or next(iter(seen.operations), None)

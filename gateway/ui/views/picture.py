@@ -1,8 +1,7 @@
-"""Where the parts of the write path stand in their picture, wide and narrow, and the curve of the last minutes.
+"""Places the parts of the write path in their picture, wide and narrow, and draws the curve of the last minutes.
 
 What always holds: site a stands on the left and site b on the right, whichever is active, so that nothing jumps in a role
 change except the way of a write; sizes never depend on figures, so that nothing moves when one changes.
-This module is pure.
 """
 
 from __future__ import annotations
@@ -12,8 +11,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from gateway.ui import words
+from gateway.ui.views.write_path import Node
 from gateway.ui.watch import Point
-from gateway.ui.write_path import Node
 
 CURVE_WIDTH, CURVE_HEIGHT = 300, 40
 

@@ -2,7 +2,6 @@
 
 What always holds: what a gateway was not notified of is not known here; each site keeps its own notes. An audit's whole page,
 with its plots and differences, is in the folder that it wrote, on the machine where it ran.
-This module is pure.
 """
 
 from __future__ import annotations

@@ -2,7 +2,6 @@
 
 What always holds: whatever is not known is called unknown; each part of the write path has a word beside its colour; no figure
 here is computed otherwise than the metrics and the cluster document have it.
-This module is pure.
 """
 
 from __future__ import annotations
@@ -14,13 +13,13 @@ from typing import Any
 import msgspec
 
 from gateway.service.documents import ClusterDocument, SiteTrouble
-from gateway.service.looks import SiteLook
 from gateway.ui import words
-from gateway.ui.picture import Curve, Picture, curve, picture
+from gateway.ui.looks import SiteLook
 from gateway.ui.rates import Latency, Rates
-from gateway.ui.verdict import Verdict, verdict
+from gateway.ui.views.picture import Curve, Picture, curve, picture
+from gateway.ui.views.verdict import Verdict, verdict
+from gateway.ui.views.write_path import Node, write_path
 from gateway.ui.watch import PairSeen, Side
-from gateway.ui.write_path import Node, write_path
 from switchover.monitor.findings import AdviceKind
 from twinlog.cli.status import blockers, leading, notices
 from twinlog.errors import PeerError, TwinlogError

@@ -2,7 +2,6 @@
 
 What always holds: the states are those that the sites report of themselves; where the active does not answer they are unknown,
 except what the other site says of its own.
-This module is pure.
 """
 
 from __future__ import annotations
@@ -10,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gateway.service.documents import ClusterDocument
-from gateway.service.looks import SiteLook
 from gateway.ui import words
+from gateway.ui.looks import SiteLook
 from gateway.ui.rates import Latency, Rates
 from gateway.ui.watch import PairSeen, Side
 

@@ -1,7 +1,6 @@
 """The view *Log*: the segments of the WAL and of the remote logs of both sites, the claims, and how far the log is trimmed.
 
 What always holds: what is on a DFS that does not answer is called unknown, with the reason.
-This module is pure.
 """
 
 from __future__ import annotations
@@ -9,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gateway.service.looks import LogClaim, Logs, LogSegment
 from gateway.ui import words
+from gateway.ui.looks import LogClaim, Logs, LogSegment
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,6 @@
 
 What always holds: no judgement is made here; a running operation comes first, then what calls for action, then what a site says
 stands in the way; what has not been seen for long enough says so.
-This module is pure.
 """
 
 from __future__ import annotations

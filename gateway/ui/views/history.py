@@ -2,7 +2,6 @@
 
 What always holds: the time of an epoch is that at which an operation opened it, where a journal has it, else unknown; an
 epoch's width is what it wrote, so that none of them is drawn for longer than it is known to have been.
-This module is pure.
 """
 
 from __future__ import annotations
@@ -10,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from gateway.service.looks import Epochs
 from gateway.ui import words
-from gateway.ui.plan import STATE_LEVELS
+from gateway.ui.looks import Epochs
+from gateway.ui.views.plan import STATE_LEVELS
 from switchover.operations.document import OperationDocument
 
 WIDTH = 1000

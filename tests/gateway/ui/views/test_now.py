@@ -6,9 +6,9 @@ import pytest
 
 from gateway.epoch.commit_rule import CommitMode
 from gateway.service.documents import AtRisk, DependencyDocument, RemoteLogDocument, ServingDocument, SiteDocument
-from gateway.ui.now import now_page
 from gateway.ui.rendering import regions
-from gateway.ui.write_path import write_path
+from gateway.ui.views.now import now_page
+from gateway.ui.views.write_path import write_path
 from switchover.monitor.findings import AdviceKind
 from switchover.monitor.judgement import Advice
 from tests.gateway.ui.ui_rig import URLS, look, now_text, operation, pair_seen
