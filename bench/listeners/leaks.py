@@ -2,8 +2,8 @@
 
 One pair with TLS to clients, TLS between its sites, and a token in each request. Legs of PUT and of GET follow each other over
 connections that stay open for a leg; after every `--look` requests the resident memory and the open descriptors of both sites
-are read. The keys are few, so that the storage has its size after the first look. The verdict compares the last look with that at
-the first quarter: before that caches fill. It fails above GROWTH_MB or a descriptor more than DESCRIPTORS.
+are read. The keys are few, so that the storage has its size soon. The verdict compares the last look with that at half of the
+requests: before that caches and the storage's memory fill. It fails above GROWTH_MB, or DESCRIPTORS more.
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ class Look:
     descriptors: dict[str, int]
 
     def text(self) -> str:
-        sites = (f"site {site} {self.memory_mb[site]:7.1f} MiB {self.descriptors[site]:4} descriptors" for site in self.memory_mb)
+        sites = (
+            f"site {site} {self.memory_mb[site]:7.1f} MiB {self.descriptors[site]:4} descriptors" for site in self.memory_mb
+        )
         return f"{self.requests:9,} requests  {'  '.join(sites)}"
 
 
@@ -53,9 +55,7 @@ def looks(pair: Pair, requests: int, every: int, connections: int) -> list[Look]
     while sent < requests:
         for kind in ("put", "get"):
             workload = Workload(kind, "single", keys=KEYS, seed=sent)
-            result = load(LoadPlan(
-                pair.host, pair.port, connections, workload, requests_max=LEG, ca=pair.ca, token=pair.token,
-            ))
+            result = load(LoadPlan(pair.host, pair.port, connections, workload, requests_max=LEG, ca=pair.ca, token=pair.token))
             if result.failures or result.count != LEG:
                 raise BenchError(f"{kind}: {result.count} of {LEG} requests succeeded, and failed: {result.failures}")
             sent += LEG
@@ -67,8 +67,8 @@ def looks(pair: Pair, requests: int, every: int, connections: int) -> list[Look]
 
 
 def growth(found: list[Look]) -> list[str]:
-    """Says what the last look has more than that of the first quarter, where it is too much."""
-    first, last = found[len(found) // 4], found[-1]
+    """Says what the last look has more than that at half of the requests, where it is too much."""
+    first, last = found[len(found) // 2], found[-1]
     faults = []
     for site in last.memory_mb:
         more_mb = last.memory_mb[site] - first.memory_mb[site]
@@ -81,14 +81,19 @@ def growth(found: list[Look]) -> list[str]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="leaks", description="Memory and descriptors of a pair over many authorised requests.")
+    parser = argparse.ArgumentParser(
+        prog="leaks", description="Memory and descriptors of a pair over many authorised requests."
+    )
     parser.add_argument("--requests", type=int, default=1_000_000)
     parser.add_argument("--look", type=int, default=100_000, help="a multiple of 20,000")
     parser.add_argument("--connections", type=int, default=64)
     chosen = parser.parse_args()
     started_s = time.monotonic()
     try:
-        with tempfile.TemporaryDirectory(prefix="twinlog-leaks-") as folder, Pair(Path(folder) / "pair", ("--tls", "--access")) as pair:
+        with (
+            tempfile.TemporaryDirectory(prefix="twinlog-leaks-") as folder,
+            Pair(Path(folder) / "pair", ("--tls", "--access")) as pair,
+        ):
             pair.create_table("single", BENCH_TABLE)
             found = looks(pair, chosen.requests, chosen.look, chosen.connections)
     except BenchError as error:

@@ -1,8 +1,8 @@
 """`python -m chaos fuzz`: a million inputs for a group of readers, or for the HTTP edge; the exit code is 1 for a finding.
 
-    python -m chaos fuzz rows --inputs 1000000 --seed 7
-    python -m chaos fuzz rows --only "as Arrow" --first 40728 --inputs 1 --seed 1      one input again
-    python -m chaos fuzz openapi --examples 500 --seed 3                               requests by the OpenAPI document
+python -m chaos fuzz rows --inputs 1000000 --seed 7
+python -m chaos fuzz rows --only "as Arrow" --first 40728 --inputs 1 --seed 1      one input again
+python -m chaos fuzz openapi --examples 500 --seed 3                               requests by the OpenAPI document
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ def main(given: Sequence[str]) -> int:
         from chaos.fuzz.openapi import cli
 
         return cli.main(given[1:])
-    parser = argparse.ArgumentParser(prog="chaos fuzz", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="chaos fuzz", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("group", choices=(*GROUPS, "openapi"))
     parser.add_argument("--inputs", type=int, default=1_000_000, help="in all: each target of the group gets its share")
     parser.add_argument("--seed", type=int, default=time.time_ns() % 1_000_000)

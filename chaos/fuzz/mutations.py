@@ -13,19 +13,95 @@ from typing import Any
 import msgspec
 
 BYTES_MAX = 64 << 10
-_EDGES = (0, 1, 2, 0x7F, 0x80, 0xFF, 0x7FFF, 0x8000, 0xFFFF, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF, (1 << 63) - 1, 1 << 63, (1 << 64) - 1)
+_EDGES = (
+    0,
+    1,
+    2,
+    0x7F,
+    0x80,
+    0xFF,
+    0x7FFF,
+    0x8000,
+    0xFFFF,
+    0x7FFFFFFF,
+    0x80000000,
+    0xFFFFFFFF,
+    (1 << 63) - 1,
+    1 << 63,
+    (1 << 64) - 1,
+)
 _TEXTS = (
-    "", "\0", " ", "a" * 300, "\u00e9", "\U0001f600", "..", "=", "%", "~", "'", '"', "\\", "-1", "1e999", "0" * 40, "null", "\n",
-    "NaN", "9" * 5000, "2013-01-01T05:00:00Z", "2013-13-01T25:61:00+99:99", "AAE=", "0001-01-01T00:00:00+23:59", "\u2028", "0x1",
-    "9999-12-31T23:59:59.999999-23:59", "1_0", "\u0661", "+1", "1.", ".5", "-0", "1e-400", "12.50", "x~1",
+    "",
+    "\0",
+    " ",
+    "a" * 300,
+    "\u00e9",
+    "\U0001f600",
+    "..",
+    "=",
+    "%",
+    "~",
+    "'",
+    '"',
+    "\\",
+    "-1",
+    "1e999",
+    "0" * 40,
+    "null",
+    "\n",
+    "NaN",
+    "9" * 5000,
+    "2013-01-01T05:00:00Z",
+    "2013-13-01T25:61:00+99:99",
+    "AAE=",
+    "0001-01-01T00:00:00+23:59",
+    "\u2028",
+    "0x1",
+    "9999-12-31T23:59:59.999999-23:59",
+    "1_0",
+    "\u0661",
+    "+1",
+    "1.",
+    ".5",
+    "-0",
+    "1e-400",
+    "12.50",
+    "x~1",
 )
 _VALUES: tuple[Any, ...] = (
-    None, True, False, 0, -1, 1, 1 << 31, -(1 << 31) - 1, 1 << 53, (1 << 63) - 1, -(1 << 63), 1 << 63, (1 << 64) - 1, 0.5, -0.0, 1e308,
-    [], {}, [[]], {"": None}, [None] * 50, {"op": "=", "column": "note", "value": 1},
+    None,
+    True,
+    False,
+    0,
+    -1,
+    1,
+    1 << 31,
+    -(1 << 31) - 1,
+    1 << 53,
+    (1 << 63) - 1,
+    -(1 << 63),
+    1 << 63,
+    (1 << 64) - 1,
+    0.5,
+    -0.0,
+    1e308,
+    [],
+    {},
+    [[]],
+    {"": None},
+    [None] * 50,
+    {"op": "=", "column": "note", "value": 1},
 )
 _JSON_VALUES: tuple[Any, ...] = (1 << 64, -(1 << 70), 10**400, float("inf"), float("nan"))
 _MSGPACK_VALUES: tuple[Any, ...] = (
-    b"", b"\0\xff" * 9, float("inf"), float("nan"), msgspec.msgpack.Ext(5, b"xy"), {1: 2}, {None: 1}, msgspec.msgpack.Ext(-1, b"\xff" * 12),
+    b"",
+    b"\0\xff" * 9,
+    float("inf"),
+    float("nan"),
+    msgspec.msgpack.Ext(5, b"xy"),
+    {1: 2},
+    {None: 1},
+    msgspec.msgpack.Ext(-1, b"\xff" * 12),
 )
 _DEPTHS = (5, 40, 200, 1200, 6000)
 
@@ -106,13 +182,28 @@ def _moved(chance: Random, data: bytes, other: bytes) -> bytes:
 
 def _word(chance: Random, data: bytes, other: bytes) -> bytes:
     """A text that means something to some reader, or what opens a level, many times."""
-    word = chance.choice(_TEXTS).encode() if chance.random() < 0.7 else chance.choice((b"[", b'{"a":', b"\x91", b"\x81\xa1a")) * chance.choice(_DEPTHS)
+    word = (
+        chance.choice(_TEXTS).encode()
+        if chance.random() < 0.7
+        else chance.choice((b"[", b'{"a":', b"\x91", b"\x81\xa1a")) * chance.choice(_DEPTHS)
+    )
     at = chance.randrange(len(data) + 1)
     return data[:at] + word + data[at + (len(word) if chance.random() < 0.5 else 0) :]
 
 
 _BYTE_CHANGES: tuple[Callable[[Random, bytes, bytes], bytes], ...] = (
-    _flip, _flip, _set, _edge, _edge, _cut, _without, _twice, _noise, _spliced, _moved, _word,
+    _flip,
+    _flip,
+    _set,
+    _edge,
+    _edge,
+    _cut,
+    _without,
+    _twice,
+    _noise,
+    _spliced,
+    _moved,
+    _word,
 )
 
 

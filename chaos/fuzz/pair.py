@@ -35,8 +35,14 @@ START_S = 60.0
 ANSWER_S = 8.0  # a stream of events never ends
 NOW = datetime(2026, 11, 24, 12, tzinfo=UTC)
 GRANTS: dict[str, list[str]] = {
-    "nothing": [], "reader": ["reader:*"], "writer": ["writer:*"], "admin": ["admin:*"], "operator": ["operator"],
-    "auditor": ["auditor"], "metrics": ["metrics"], "elsewhere": ["reader:orders", "writer:orders", "admin:orders"],
+    "nothing": [],
+    "reader": ["reader:*"],
+    "writer": ["writer:*"],
+    "admin": ["admin:*"],
+    "operator": ["operator"],
+    "auditor": ["auditor"],
+    "metrics": ["metrics"],
+    "elsewhere": ["reader:orders", "writer:orders", "admin:orders"],
     "all": ["reader:*", "writer:*", "admin:*", "operator", "auditor", "metrics"],
 }
 CALLERS = ("open", "nobody", "wrong", *GRANTS)  # open: at a site without [access]
@@ -83,8 +89,8 @@ class _Loop(VirtualLoop):
 
 
 class Pair:
-    """Two sites, of which requests reach a, the active. `internal`: what the product logged with a traceback of an error that it
-    does not know. Use it as a context."""
+    """Two sites, of which requests reach a, the active. `internal`: what the product logged with a traceback of an error that
+    it does not know. Use it as a context."""
 
     def __init__(self, seed: int, folder: Path) -> None:
         """`folder` has the file of tokens."""
@@ -121,7 +127,8 @@ class Pair:
         return self.loop.run(self._within(work), steps_max=STEPS_MAX)
 
     async def _within(self, work: Coroutine[Any, Any, T]) -> T:
-        return await self.world.lives["a"].process.spawn(work)
+        found: T = await self.world.lives["a"].process.spawn(work)
+        return found
 
     def document(self) -> dict[str, Any]:
         """The OpenAPI document."""
@@ -138,10 +145,9 @@ class Pair:
         if not await until(lambda: self.is_serving and self._standby_follows(), START_S):
             raise RuntimeError(f"the pair did not start in {START_S:g} virtual seconds")
         life = self.world.lives["a"]
-        doors = await life.process.spawn(self._open_doors())
-        self._doors = doors
+        self._doors = await life.process.spawn(self._open_doors())
         await self._filled()
-        return doors
+        return self._doors
 
     def _standby_follows(self) -> bool:
         other = self.world.alive("b")
@@ -157,13 +163,19 @@ class Pair:
         limits = {"open": None, "guarded": LimitSettings(), "limited": LimitSettings(requests_per_s=1.0)}
         return {
             name: build_app(
-                life.service, HttpSettings(advertised_url="http://a", request_deadline_s=3.0), now_s=now_s, new_id=lambda: "incident-1",
-                gate=None if limit is None else Gate([tokens], limit, wall_s=NOW.timestamp, now_s=now_s), trail=trail,
-            ) for name, limit in limits.items()
+                life.service,
+                HttpSettings(advertised_url="http://a", request_deadline_s=3.0),
+                now_s=now_s,
+                new_id=lambda: "incident-1",
+                gate=None if limit is None else Gate([tokens], limit, wall_s=NOW.timestamp, now_s=now_s),
+                trail=trail,
+            )
+            for name, limit in limits.items()
         }
 
     async def _filled(self) -> None:
         """Tables with rows, a barrier and a dry run, all by the API."""
+
         async def sent(method: str, path: str, body: object) -> Any:
             content = msgspec.json.encode(body)
             answered = await self._ask("open", Asked(method, path, {"content-type": "application/json", "host": "a"}, content))
@@ -179,9 +191,24 @@ class Pair:
         barrier = await sent("POST", "/v1/barriers", {"name": "audit-1"})
         dry_run = await sent("POST", "/v1/operations", {"kind": "degrade", "options": {}, "dry_run": True})
         self.known = {
-            "table": ["flights", "orders"], "key": ["UA,1", "UA,2", "DL,1", "=VUE,3"], "receipt": [written["receipt"]],
-            "operation_id": [dry_run["id"]], "name": [barrier["name"]],
-            "method": ["follow", "replicate", "base", "base_done", "status", "facts", "epochs", "rows", "prepare", "drain", "merge"],
+            "table": ["flights", "orders"],
+            "key": ["UA,1", "UA,2", "DL,1", "=VUE,3"],
+            "receipt": [written["receipt"]],
+            "operation_id": [dry_run["id"]],
+            "name": [barrier["name"]],
+            "method": [
+                "follow",
+                "replicate",
+                "base",
+                "base_done",
+                "status",
+                "facts",
+                "epochs",
+                "rows",
+                "prepare",
+                "drain",
+                "merge",
+            ],
         }
 
     # ---- a request
@@ -193,7 +220,8 @@ class Pair:
         elif caller not in ("open", "nobody"):
             headers["authorization"] = f"Bearer twinlog_{'all' if caller == 'limited' else caller}"
         door = self._doors[caller if caller in ("open", "limited") else "guarded"]
-        return await life.process.spawn(_answered(door, asked, headers))
+        found: Answered = await life.process.spawn(_answered(door, asked, headers))
+        return found
 
 
 async def _answered(door: DoorApp, asked: Asked, headers: Mapping[str, str]) -> Answered:
@@ -214,9 +242,18 @@ async def _answered(door: DoorApp, asked: Asked, headers: Mapping[str, str]) -> 
 
     path, _, query = asked.path.partition("?")
     scope: dict[str, Any] = {
-        "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": asked.method, "scheme": "http", "path": path,
-        "raw_path": path.encode("latin-1"), "query_string": query.encode("latin-1"), "root_path": "", "client": ("127.0.0.1", 5),
-        "server": ("127.0.0.1", 8401), "headers": [(name.lower().encode(), value.encode("latin-1")) for name, value in headers.items()],
+        "type": "http",
+        "asgi": {"version": "3.0"},
+        "http_version": "1.1",
+        "method": asked.method,
+        "scheme": "http",
+        "path": path,
+        "raw_path": path.encode("latin-1"),
+        "query_string": query.encode("latin-1"),
+        "root_path": "",
+        "client": ("127.0.0.1", 5),
+        "server": ("127.0.0.1", 8401),
+        "headers": [(name.lower().encode(), value.encode("latin-1")) for name, value in headers.items()],
     }
     try:
         async with asyncio.timeout(ANSWER_S):

@@ -142,6 +142,7 @@ def _dropped(*line: object) -> NoReturn:
 @contextmanager
 def _bounded() -> Iterator[None]:
     """Sets the bound of a step. What the product logs, or warns of, of inputs that are nonsense is not shown."""
+
     def hung(number: int, frame: FrameType | None) -> None:
         raise Hung(f"it did not end within {STEP_S:g} s of processor time")
 

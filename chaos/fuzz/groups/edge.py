@@ -1,4 +1,4 @@
-"""The HTTP edge: raw bytes into the product's protocol over a transport in memory, plain, behind the look for TLS, and inside TLS.
+"""The HTTP edge: raw bytes into the product's protocol over a transport in memory, plain, before TLS, and inside of it.
 
 What must hold: nothing but answers comes of any bytes. No error leaves the protocol, the answers are whole HTTP of documented
 statuses, the connection comes to rest, and once it is lost the server holds nothing of it.
@@ -13,6 +13,7 @@ import gzip
 import ssl
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
@@ -35,14 +36,42 @@ from gateway.tls.settings import HttpTlsSettings
 
 REST_S = 45.0  # longer than the site waits for the rest of a request, virtual
 PAIR_INPUTS = 5000  # then a fresh pair
-STATUSES = {100, 200, 201, 202, 204, 304, 400, 401, 403, 404, 405, 406, 408, 409, 410, 412, 413, 415, 421, 422, 429, 431, 501, 503, 505}
+STATUSES = {
+    100,
+    200,
+    201,
+    202,
+    204,
+    304,
+    400,
+    401,
+    403,
+    404,
+    405,
+    406,
+    408,
+    409,
+    410,
+    412,
+    413,
+    415,
+    421,
+    422,
+    429,
+    431,
+    501,
+    503,
+    505,
+}
 
 
 def targets() -> list[Target]:
     edge = Edge()
     return [
-        Target("HTTP", _conversation, edge.plain), Target("HTTP with a token", _authorised, edge.guarded),
-        Target("a port that speaks TLS", _hello, edge.sniffed), Target("HTTP inside TLS", _conversation, edge.inside_tls),
+        Target("HTTP", _conversation, edge.plain),
+        Target("HTTP with a token", _authorised, edge.guarded),
+        Target("a port that speaks TLS", _hello, edge.sniffed),
+        Target("HTTP inside TLS", _conversation, edge.inside_tls),
     ]
 
 
@@ -151,7 +180,14 @@ class Edge:
 @functools.lru_cache(maxsize=8)
 def _config(app: Any) -> uvicorn.Config:
     config = uvicorn.Config(
-        app, http="httptools", ws="none", lifespan="off", log_config=None, access_log=False, proxy_headers=False, server_header=False,
+        app,
+        http="httptools",
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
     )
     config.load()
     return config
@@ -299,8 +335,17 @@ class _TlsClient:
 
 # ---- what is sent
 _TARGETS = (
-    "/v1/tables/flights/rows/UA,1", "/v1/tables/flights/rows/UA,1", "/v1/tables/flights/rows/UA,99", "/v1/tables", "/v1/cluster",
-    "/v1/tables/flights/rows?limit=3", "/health/ready", "/v1/tables/flights/rows/=VUE,3", "/v1/cluster/events", "/openapi.json", "/",
+    "/v1/tables/flights/rows/UA,1",
+    "/v1/tables/flights/rows/UA,1",
+    "/v1/tables/flights/rows/UA,99",
+    "/v1/tables",
+    "/v1/cluster",
+    "/v1/tables/flights/rows?limit=3",
+    "/health/ready",
+    "/v1/tables/flights/rows/=VUE,3",
+    "/v1/cluster/events",
+    "/openapi.json",
+    "/",
     "http://a/v1/tables/flights/rows/UA,2",
 )
 _BODY = b'{"note":"fuzzed","delay":1.5}'
@@ -318,15 +363,33 @@ def _authorised(chance: Random) -> bytes:
 
 def _request(chance: Random, *more: bytes) -> bytes:
     method = chance.choice((b"GET", b"GET", b"PUT", b"PUT", b"POST", b"DELETE", b"HEAD", b"OPTIONS", b"PATCH"))
-    lines = [method + b" " + chance.choice(_TARGETS).encode() + b" HTTP/1." + chance.choice((b"1", b"1", b"1", b"0")), b"Host: a", *more]
-    lines += chance.sample((
-        b"Accept: application/x-msgpack", b"Accept-Encoding: zstd, gzip;q=0.5", b"If-Match: *", b'If-None-Match: "1"', b"Expect: 100-continue",
-        b"Idempotency-Key: one", b"Upgrade: h2c\r\nConnection: Upgrade, HTTP2-Settings\r\nHTTP2-Settings: AAMAAABk", b"Connection: close",
-        b"Upgrade: websocket\r\nConnection: upgrade", b"Twinlog-Deadline-S: 2", b"Origin: http://a", b"X-Long: " + b"x" * 3000,
-    ), chance.choice((0, 0, 1, 2)))
+    lines = [
+        method + b" " + chance.choice(_TARGETS).encode() + b" HTTP/1." + chance.choice((b"1", b"1", b"1", b"0")),
+        b"Host: a",
+        *more,
+    ]
+    lines += chance.sample(
+        (
+            b"Accept: application/x-msgpack",
+            b"Accept-Encoding: zstd, gzip;q=0.5",
+            b"If-Match: *",
+            b'If-None-Match: "1"',
+            b"Expect: 100-continue",
+            b"Idempotency-Key: one",
+            b"Upgrade: h2c\r\nConnection: Upgrade, HTTP2-Settings\r\nHTTP2-Settings: AAMAAABk",
+            b"Connection: close",
+            b"Upgrade: websocket\r\nConnection: upgrade",
+            b"Twinlog-Deadline-S: 2",
+            b"Origin: http://a",
+            b"X-Long: " + b"x" * 3000,
+        ),
+        chance.choice((0, 0, 1, 2)),
+    )
     if method in (b"GET", b"HEAD", b"OPTIONS", b"DELETE"):
         return b"\r\n".join([*lines, b"", b""])
-    body, kind = chance.choice(((_BODY, b""), (gzip.compress(_BODY, mtime=0), b"Content-Encoding: gzip\r\n"), (b"{}", b""), (b"[1", b"")))
+    body, kind = chance.choice(
+        ((_BODY, b""), (gzip.compress(_BODY, mtime=0), b"Content-Encoding: gzip\r\n"), (b"{}", b""), (b"[1", b""))
+    )
     lines.append(kind + b"Content-Type: application/json")
     if chance.random() < 0.4:
         parts = [body[:7], body[7:]]
@@ -345,8 +408,6 @@ def _hello(chance: Random) -> bytes:
     context.maximum_version = chance.choice((ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3))
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     secured = context.wrap_bio(incoming, outgoing, server_hostname="localhost")
-    try:
+    with suppress(ssl.SSLWantReadError):
         secured.do_handshake()
-    except ssl.SSLWantReadError:
-        pass
     return outgoing.read()

@@ -52,10 +52,17 @@ def targets() -> list[Target]:
         Target("authorization at the gate", _asking, _admitted(gate), (Unauthenticated, Unavailable, Forbidden)),
         Target("JWT, its parts", _parts, _authenticated(oidc, _from_parts), _REFUSED),
         Target("JWT, header and claims", _parts_as_json, _authenticated(oidc, _from_json), _REFUSED, structure="json"),
-        Target("JWT, as sent", lambda chance: _from_parts(_parts(chance)).encode(), _authenticated(oidc, lambda data: data.decode("latin-1")),
-               _REFUSED, repair=_signed_again),
+        Target(
+            "JWT, as sent",
+            lambda chance: _from_parts(_parts(chance)).encode(),
+            _authenticated(oidc, lambda data: data.decode("latin-1")),
+            _REFUSED,
+            repair=_signed_again,
+        ),
         Target("keys of an issuer", _keys, read_keys, (ValueError,), structure="json"),
-        Target("file of tokens", lambda chance: write_tokens(_list()), _read_tokens, (ConfigError,), write_tokens, structure="json"),
+        Target(
+            "file of tokens", lambda chance: write_tokens(_list()), _read_tokens, (ConfigError,), write_tokens, structure="json"
+        ),
         Target("grants", _grants, lambda data: parse_grants(data.decode("latin-1").split()), (InvalidInput,), _written),
         Target("client certificate", _certificate, _read_certificate, (Unauthenticated,)),
     ]
@@ -64,7 +71,10 @@ def targets() -> list[Target]:
 # ---- tokens of the site
 def _list() -> TokenList:
     made = TokenList()
-    for name, grants, ends in (("ann", ["operator", "reader:*"], None), ("app", ["writer:orders_*"], datetime(2027, 1, 1, tzinfo=UTC))):
+    for name, grants, ends in (
+        ("ann", ["operator", "reader:*"], None),
+        ("app", ["writer:orders_*"], datetime(2027, 1, 1, tzinfo=UTC)),
+    ):
         made = with_token(made, name, f"twinlog_{name}", grants, _NOW, ends)
     return made
 
@@ -95,7 +105,9 @@ def _digest_of_known() -> str:
 
 
 def _grants(chance: Random) -> bytes:
-    return b" ".join(chance.sample([b"reader:*", b"writer:orders_*", b"admin:a", b"operator", b"metrics"], chance.randrange(1, 5)))
+    return b" ".join(
+        chance.sample([b"reader:*", b"writer:orders_*", b"admin:a", b"operator", b"metrics"], chance.randrange(1, 5))
+    )
 
 
 def _written(grants: Grants) -> bytes:
@@ -104,20 +116,32 @@ def _written(grants: Grants) -> bytes:
 
 # ---- the gate
 def _header(chance: Random) -> bytes:
-    return chance.choice((b"Bearer twinlog_ann", b"bearer twinlog_app", b"BEARER  twinlog_nobody ", b"Basic YTpi", b"Bearer a.b.c"))
+    return chance.choice(
+        (b"Bearer twinlog_ann", b"bearer twinlog_app", b"BEARER  twinlog_nobody ", b"Basic YTpi", b"Bearer a.b.c")
+    )
 
 
 def _asking(chance: Random) -> bytes:
     """Lines: method, path, and each value of the header."""
     method, route = chance.choice(_ROUTES)
-    return b"\n".join((method.encode(), route.encode(), chance.choice((b"orders_1", b"o%72ders", b"x~1")), _header(chance), *([_header(chance)] if chance.random() < 0.2 else [])))
+    return b"\n".join(
+        (
+            method.encode(),
+            route.encode(),
+            chance.choice((b"orders_1", b"o%72ders", b"x~1")),
+            _header(chance),
+            *([_header(chance)] if chance.random() < 0.2 else []),
+        )
+    )
 
 
 def _admitted(gate: Gate) -> Callable[[bytes], Any]:
     def read(data: bytes) -> Any:
         method, route, table, *values = [*data.split(b"\n"), b"", b"", b""][: max(3, data.count(b"\n") + 1)]
         scope: dict[str, Any] = {
-            "method": method.decode("latin-1"), "path": route.decode("latin-1"), "headers": [(b"authorization", value) for value in values if value],
+            "method": method.decode("latin-1"),
+            "path": route.decode("latin-1"),
+            "headers": [(b"authorization", value) for value in values if value],
         }
         need = NEEDS.get((scope["method"], scope["path"]), NEEDS["GET", "/v1/cluster"])
         for value in values[:1]:
@@ -139,7 +163,15 @@ def _settings(folder: Path) -> OidcSettings:
 
 
 def _said(chance: Random) -> tuple[dict[str, Any], dict[str, Any]]:
-    claims = {"iss": _ISSUER, "aud": chance.choice((_AUDIENCE, [_AUDIENCE, "x"])), "sub": "ann", "exp": 4_000_000_000, "groups": ["dba"], "nbf": 5, "iat": 5}
+    claims = {
+        "iss": _ISSUER,
+        "aud": chance.choice((_AUDIENCE, [_AUDIENCE, "x"])),
+        "sub": "ann",
+        "exp": 4_000_000_000,
+        "groups": ["dba"],
+        "nbf": 5,
+        "iat": 5,
+    }
     return {"alg": "EdDSA", "kid": "k1", "typ": "JWT"}, claims
 
 
@@ -194,7 +226,10 @@ def _public_keys() -> list[dict[str, Any]]:
         (jwt.algorithms.ECAlgorithm, ec.derive_private_key(77, ec.SECP256R1()).public_key()),
         (jwt.algorithms.OKPAlgorithm, _SIGNING.public_key()),
     ]
-    return [{**algorithm.to_jwk(key, as_dict=True), "kid": f"k{number}", "use": "sig"} for number, (algorithm, key) in enumerate(made)]
+    return [
+        {**algorithm.to_jwk(key, as_dict=True), "kid": f"k{number}", "use": "sig"}
+        for number, (algorithm, key) in enumerate(made)
+    ]
 
 
 def _keys(chance: Random) -> bytes:
@@ -204,12 +239,18 @@ def _keys(chance: Random) -> bytes:
 # ---- certificates
 def _certificate(chance: Random) -> bytes:
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "ann")])
-    names = [x509.UniformResourceIdentifier("spiffe://example.org/orders"), x509.DNSName("ann.example"), x509.RFC822Name("ann@example.org")]
+    names = [
+        x509.UniformResourceIdentifier("spiffe://example.org/orders"),
+        x509.DNSName("ann.example"),
+        x509.RFC822Name("ann@example.org"),
+    ]
     builder = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(_SIGNING.public_key()).serial_number(7)
     builder = builder.not_valid_before(_NOW).not_valid_after(datetime(2030, 1, 1, tzinfo=UTC))
     builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
     if chance.random() < 0.8:
-        builder = builder.add_extension(x509.SubjectAlternativeName(chance.sample(names, chance.randrange(1, 4))), critical=False)
+        builder = builder.add_extension(
+            x509.SubjectAlternativeName(chance.sample(names, chance.randrange(1, 4))), critical=False
+        )
     return builder.sign(_SIGNING, None).public_bytes(Encoding.DER)
 
 

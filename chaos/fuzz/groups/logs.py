@@ -62,16 +62,36 @@ def targets() -> list[Target]:
     }
     return [
         Target("records", _records_bytes, decode_records, (LogError,), encode_records, structure="msgpack"),
-        Target("epoch start", lambda chance: _encode(_start(chance)), decode_epoch_start, (LogError,), _encode, structure="msgpack"),
-        Target("schema change", lambda chance: _encode(_change(chance)), decode_schema_change, (LogError,), _encode, structure="msgpack"),
-        Target("request mark", lambda chance: _encode(_mark(chance)), decode_request_mark, (LogError,), _encode, structure="msgpack"),
+        Target(
+            "epoch start", lambda chance: _encode(_start(chance)), decode_epoch_start, (LogError,), _encode, structure="msgpack"
+        ),
+        Target(
+            "schema change",
+            lambda chance: _encode(_change(chance)),
+            decode_schema_change,
+            (LogError,),
+            _encode,
+            structure="msgpack",
+        ),
+        Target(
+            "request mark",
+            lambda chance: _encode(_mark(chance)),
+            decode_request_mark,
+            (LogError,),
+            _encode,
+            structure="msgpack",
+        ),
         Target("frame", lambda chance: frame(chance).data, _read_frame, (LogError,), lambda read: read[0], repair_frames),
         Target("segment header", _header_bytes, _read_header, (LogError,), encode_header, _repair_segment),
         *(
             Target(name, made, _scanned(file, ring), (LogError,), None, _repair_segment)
             for name, (made, file, ring) in scans.items()
         ),
-        Target("file names", _name, lambda data: (parse_wal_name(data.decode("latin-1")), parse_remote_name(data.decode("latin-1")))),
+        Target(
+            "file names",
+            _name,
+            lambda data: (parse_wal_name(data.decode("latin-1")), parse_remote_name(data.decode("latin-1"))),
+        ),
         Target("sealed note", _note, _read_note, (DamagedLog,), seal, _resealed, structure=""),
     ]
 
@@ -80,15 +100,20 @@ def targets() -> list[Target]:
 def record(chance: Random) -> Record:
     kind = chance.choice(list(RecordKind))
     mark = _encode(_mark(chance)) if chance.random() < 0.3 else b""
-    value = {
-        RecordKind.DDL: lambda: _encode(_change(chance)), RecordKind.EPOCH_START: lambda: _encode(_start(chance)),
-        RecordKind.MODE: lambda: chance.choice((b"sync", b"async")), RecordKind.CURSOR: lambda: _encode(chance.randrange(1 << 40)),
-    }.get(kind, lambda: _encode({2: chance.random(), 3: "x" * chance.randrange(40), 4: None}))()
+    values: dict[RecordKind, Callable[[], bytes]] = {
+        RecordKind.DDL: lambda: _encode(_change(chance)),
+        RecordKind.EPOCH_START: lambda: _encode(_start(chance)),
+        RecordKind.MODE: lambda: chance.choice((b"sync", b"async")),
+        RecordKind.CURSOR: lambda: _encode(chance.randrange(1 << 40)),
+    }
+    value = values.get(kind, lambda: _encode({2: chance.random(), 3: "x" * chance.randrange(40), 4: None}))()
     return Record(int(kind), chance.randrange(5), chance.randbytes(chance.randrange(20)), value, mark)
 
 
 def _start(chance: Random) -> EpochStart:
-    return EpochStart(chance.randrange(1, 9), chance.choice("ab"), chance.choice(("bootstrap", "takeover")), f"plan-{chance.random()}")
+    return EpochStart(
+        chance.randrange(1, 9), chance.choice("ab"), chance.choice(("bootstrap", "takeover")), f"plan-{chance.random()}"
+    )
 
 
 def _change(chance: Random) -> SchemaChange:
@@ -110,8 +135,13 @@ def frame(chance: Random, epoch: int = 3, first_seq: int = 11, previous: int = 1
     if many:  # long enough to be compressed
         records += [Record(int(RecordKind.UPSERT), 1, b"key", b"value" * 60) for _ in range(40)]
     return make_frame(
-        epoch=epoch, first_seq=first_seq, previous=previous, timestamp=(1_700_000_000_000 << 16) + first_seq, committed=previous,
-        records=records, flags=chance.choice((0, 0, int(Flags.ASYNC))),
+        epoch=epoch,
+        first_seq=first_seq,
+        previous=previous,
+        timestamp=(1_700_000_000_000 << 16) + first_seq,
+        committed=previous,
+        records=records,
+        flags=chance.choice((0, 0, int(Flags.ASYNC))),
     )
 
 
@@ -146,7 +176,9 @@ def _segment(alignment: int) -> Callable[[Random], bytes]:
 
 
 def _sealed_segment(chance: Random) -> bytes:
-    header, cipher = encrypted(SegmentHeader(0, 3, 11, _SEGMENT, REMOTE_ALIGNMENT, ""), Keyring(keys=_KEYS, new_bytes=chance.randbytes))
+    header, cipher = encrypted(
+        SegmentHeader(0, 3, 11, _SEGMENT, REMOTE_ALIGNMENT, ""), Keyring(keys=_KEYS, new_bytes=chance.randbytes)
+    )
     return encode_header(header) + encode_frames(_frames(chance), REMOTE_ALIGNMENT, header.begin, cipher)
 
 

@@ -61,8 +61,8 @@ def _as_arrow(context: Any, value: Any) -> bytes:
 
 @dataclass(slots=True)
 class Findings:
-    """`seen`: how often each operation answered each status. `faults`: by operation and kind, with the first request that showed
-    it."""
+    """`seen`: how often each operation answered each status. `faults`: by operation and kind, with the request that showed it
+    first."""
 
     seen: Counter[tuple[str, int]] = field(default_factory=Counter)
     faults: dict[tuple[str, str], str] = field(default_factory=dict)
@@ -88,7 +88,7 @@ class Asking:
             write_token_file(self._folder / "tokens.json")
             document = self._fresh().document()
             schema = schemathesis.openapi.from_dict(json.loads(json.dumps(document)))
-            operations = [found.ok() for found in schema.get_all_operations()]
+            operations: list[Any] = [found.ok() for found in schema.get_all_operations()]  # type: ignore[union-attr]
             try:
                 for operation in operations:
                     if only in operation.label:
@@ -117,7 +117,11 @@ class Asking:
 
         @hypothesis.seed(self.seed)
         @settings(
-            max_examples=self.examples, deadline=None, database=None, phases=[Phase.generate], derandomize=False,
+            max_examples=self.examples,
+            deadline=None,
+            database=None,
+            phases=[Phase.generate],
+            derandomize=False,
             suppress_health_check=list(HealthCheck),
         )
         @hypothesis.given(case=operation.as_strategy(generation_mode=mode))
@@ -149,7 +153,9 @@ class Asking:
         answered = pair.ask(caller, sent)
         self._judge(operation, case, prepared, answered, f"as {caller}: {sent.method} {sent.path} {sent.body[:300]!r}")
         if pair.internal:
-            self.findings.note(operation.label, "internal", f"{pair.internal[0][:600]} {sent.method} {sent.path} {sent.body[:200]!r}")
+            self.findings.note(
+                operation.label, "internal", f"{pair.internal[0][:600]} {sent.method} {sent.path} {sent.body[:200]!r}"
+            )
             pair.internal.clear()
 
     def _judge(self, operation: Any, case: Any, prepared: Any, answered: Answered, what: str) -> None:
@@ -164,7 +170,7 @@ class Asking:
         for name, value in answered.headers:
             headers.setdefault(name, []).append(value)
         response = Response(
-            answered.status, headers, _plain(answered), prepared, elapsed=0.0, verify=False, message="", http_version="1.1",
+            answered.status, headers, _plain(answered), prepared, elapsed=0.0, verify=False, message="", http_version="1.1"
         )
         try:
             case.validate_response(response, checks=CHECKS.get_by_names(list(_CHECKS)))
@@ -223,7 +229,9 @@ def _as_asked(prepared: Any) -> Asked:
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     body = prepared.body or b""
     headers = {"host": "a", **{name: _latin(value) for name, value in prepared.headers.items()}}
-    return Asked(prepared.method, quote(path, safe="/:?&=%,+~!$'()*;@[]#"), headers, body.encode() if isinstance(body, str) else body)
+    return Asked(
+        prepared.method, quote(path, safe="/:?&=%,+~!$'()*;@[]#"), headers, body.encode() if isinstance(body, str) else body
+    )
 
 
 def _latin(value: str | bytes) -> str:
@@ -232,11 +240,28 @@ def _latin(value: str | bytes) -> str:
 
 def _make_odd(sent: Asked, chance: Random) -> None:
     """Adds a header that the document may not have, or a form that is not taken."""
-    name, value = chance.choice((
-        ("accept", "application/x-msgpack"), ("accept", "text/html"), ("accept", "application/x-ndjson"), ("accept", "*/*;q=0"),
-        ("content-encoding", "gzip"), ("content-encoding", "br"), ("content-type", "text/plain"), ("content-type", "application/x-msgpack"),
-        ("accept-encoding", "zstd"), ("if-match", "*"), ("if-none-match", '"1"'), ("idempotency-key", "one"), ("idempotency-key", "é"),
-        ("origin", "https://evil.example"), ("host", "evil.example"), ("twinlog-deadline-s", "0.001"), ("twinlog-expires-ms", "1"),
-        ("twinlog-actor", "a\x01b"), ("range", "bytes=0-5"), ("accept", "application/vnd.apache.arrow.stream"),
-    ))
+    name, value = chance.choice(
+        (
+            ("accept", "application/x-msgpack"),
+            ("accept", "text/html"),
+            ("accept", "application/x-ndjson"),
+            ("accept", "*/*;q=0"),
+            ("content-encoding", "gzip"),
+            ("content-encoding", "br"),
+            ("content-type", "text/plain"),
+            ("content-type", "application/x-msgpack"),
+            ("accept-encoding", "zstd"),
+            ("if-match", "*"),
+            ("if-none-match", '"1"'),
+            ("idempotency-key", "one"),
+            ("idempotency-key", "é"),
+            ("origin", "https://evil.example"),
+            ("host", "evil.example"),
+            ("twinlog-deadline-s", "0.001"),
+            ("twinlog-expires-ms", "1"),
+            ("twinlog-actor", "a\x01b"),
+            ("range", "bytes=0-5"),
+            ("accept", "application/vnd.apache.arrow.stream"),
+        )
+    )
     sent.headers[name] = value

@@ -1,4 +1,4 @@
-"""`python -m chaos fuzz openapi`: requests by the OpenAPI document, to a pair on virtual time; the exit code is 1 for a fault."""
+"""`python -m chaos fuzz openapi`: requests by the OpenAPI document, to a pair on virtual time; exit code 1 for a fault."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from chaos.fuzz.openapi.asking import Asking, Findings
 
 def main(given: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="chaos fuzz openapi", description=__doc__)
-    parser.add_argument("--examples", type=int, default=200, help="requests for each operation, once by the document and once not")
+    parser.add_argument(
+        "--examples", type=int, default=200, help="requests for each operation, once by the document and once not"
+    )
     parser.add_argument("--seed", type=int, default=time.time_ns() % 1_000_000)
     parser.add_argument("--only", default="", help="operations with this in their label, such as 'GET /v1/tables'")
     chosen = parser.parse_args(given)
@@ -21,7 +23,9 @@ def main(given: Sequence[str]) -> int:
     found = Asking(chosen.seed, chosen.examples).run(chosen.only, lambda label: _progress(label))
     sys.stdout.write("".join(f"{line}\n" for line in shown(found)))
     seconds = time.monotonic() - started_s
-    sys.stdout.write(f"openapi, seed {chosen.seed}: {found.requests:,} requests in {seconds:.0f} s, {len(found.faults)} faults\n")
+    sys.stdout.write(
+        f"openapi, seed {chosen.seed}: {found.requests:,} requests in {seconds:.0f} s, {len(found.faults)} faults\n"
+    )
     return 1 if found.faults else 0
 
 

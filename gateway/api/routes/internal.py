@@ -1,4 +1,4 @@
-"""The route of the other site's calls: bytes in, bytes out; the caller turns problems, of any kind, back into the same errors."""
+"""The route of the other site's calls: bytes in, bytes out; the caller turns problems of any kind into the same errors."""
 
 from __future__ import annotations
 

@@ -21,12 +21,12 @@ from chaos.fuzz.cli import targets_of
 from chaos.fuzz.target import Target
 
 _VIEWS = (  # an Arrow stream whose buffer of views has a length that is no multiple of four
-    'c-'
-    'pN}u}Z{15S_gwmmrIz5V^u41j|FBAc&R7l@=CP2x1ZC^bX=3gcFPNIzPZqusr|3^57cF{Ek?}x0{IxtFaI#yq$eBZzr?E=6Rk+g2*RjYb2>n4t'
-    'dzYgbhw$9#)%ILY^oC9)U9;;&>mmaL7@$IvgYR<H>ZO_C07G3Z1QV8#SE;r13osk$?WB*6k$KwVt4PD|9WT3u?MHaGi{9hEvtQ1YF&}x|P!T__'
-    'GI<t8eJ@{Y6Llty&!yxQf$sG)NJ%zv8*-'
-    'Q55|vleEc`le!{Vwyu*=Y3txVPf>#5uQ<O=#q2GrOfagG&34Q_GU82KvOhBNCHL8%vhTBB82W{wf33}3+0xK24Sn{*T^wT$^iRA;Cyl%XtX?Yp'
-    'hkj2)@9c@+!vW7?7RKRWaK76OX5l4v<GUo8cZ0p1{fqfubM;>Aa)v^G-z?|8J^|X{UZ('
+    "c-"
+    "pN}u}Z{15S_gwmmrIz5V^u41j|FBAc&R7l@=CP2x1ZC^bX=3gcFPNIzPZqusr|3^57cF{Ek?}x0{IxtFaI#yq$eBZzr?E=6Rk+g2*RjYb2>n4t"
+    "dzYgbhw$9#)%ILY^oC9)U9;;&>mmaL7@$IvgYR<H>ZO_C07G3Z1QV8#SE;r13osk$?WB*6k$KwVt4PD|9WT3u?MHaGi{9hEvtQ1YF&}x|P!T__"
+    "GI<t8eJ@{Y6Llty&!yxQf$sG)NJ%zv8*-"
+    "Q55|vleEc`le!{Vwyu*=Y3txVPf>#5uQ<O=#q2GrOfagG&34Q_GU82KvOhBNCHL8%vhTBB82W{wf33}3+0xK24Sn{*T^wT$^iRA;Cyl%XtX?Yp"
+    "hkj2)@9c@+!vW7?7RKRWaK76OX5l4v<GUo8cZ0p1{fqfubM;>Aa)v^G-z?|8J^|X{UZ("
 )
 
 
@@ -53,8 +53,11 @@ FOUND: list[tuple[str, str, bytes]] = [
     ("logs", "segment header", _header_of_no_name()),
     ("logs", "segment", _header_of_no_name()),
     ("rows", "batch as Arrow", zlib.decompress(base64.b85decode("".join(_VIEWS)))),
-    ("rows", "check as application/json", b'{"conditions":[{"version":18446744073709551616}],"mutations":[{"op":"delete","key":'
-                                          b'{"carrier":"UA","flight":1}}]}'),
+    (
+        "rows",
+        "check as application/json",
+        b'{"conditions":[{"version":18446744073709551616}],"mutations":[{"op":"delete","key":{"carrier":"UA","flight":1}}]}',
+    ),
     ("files", "configuration of a site", b"pair = " + b"[" * 5000),
     ("files", "configuration of an operator", b"pair = " + b"9" * 5000),
     ("files", "address of a pair", b"twinlog://shop?a=http://[&b=http://b"),
@@ -62,15 +65,23 @@ FOUND: list[tuple[str, str, bytes]] = [
     ("files", "address of a pair", b"~nobody-of-this-name/operator.toml"),
     ("files", "watermark of RocksDB", bytes(23)),
     ("files", "names in a log", "000000000003-00000007.00000\u0661".encode()),  # a digit, but none of ours
-    ("identities", "JWT, its parts", b'{"alg":"EdDSA","kid":"k1"}\n{"iss":"https://id.example","aud":"twinlog","sub":"ann","exp":1'
-                                     + b"0" * 400 + b"}"),
+    (
+        "identities",
+        "JWT, its parts",
+        b'{"alg":"EdDSA","kid":"k1"}\n{"iss":"https://id.example","aud":"twinlog","sub":"ann","exp":1' + b"0" * 400 + b"}",
+    ),
     ("identities", "client certificate", _certificate()),
     ("identities", "client certificate", _certificate(is_version_4=True)),
 ]
 
 
+IDS = [f"{name} {sum(other == name for _, other, _ in FOUND[:place]) + 1}" for place, (_, name, _) in enumerate(FOUND)]
+
+
 @pytest.mark.filterwarnings("ignore:Parsed a")
-@pytest.mark.parametrize(("group", "name", "data"), FOUND, ids=[f"{name} {number}" for number, (_, name, _) in enumerate(FOUND)])
+@pytest.mark.parametrize(
+    ("group", "name", "data"), FOUND, ids=IDS
+)
 def test_what_was_found_stays_mended(group: str, name: str, data: bytes) -> None:
     target = _target(group, name)
     with suppress(*target.refusals):

@@ -23,13 +23,17 @@ def test_every_answer_is_documented(found: Findings) -> None:
 
 def test_every_operation_is_asked_and_guarded(found: Findings) -> None:
     """With [access], 401, 403 and 429 come of each route that is not open to everybody."""
-    documented = {f"{method} {path}" for (method, path) in NEEDS if path.startswith(("/v1", "/health", "/metrics", "/internal"))}
+    documented = {
+        f"{method} {path}" for (method, path) in NEEDS if path.startswith(("/v1", "/health", "/metrics", "/internal"))
+    }
     assert {label for label, _ in found.seen} == documented
     for (method, path), need in NEEDS.items():
         label = f"{method} {path}"
         if label in documented and need.scope != "open":
             assert found.seen[label, 401], label
-            assert found.seen[label, 429] or need.scope == "peer" or path.endswith("/events"), label  # a stream takes its second
+            assert found.seen[label, 429] or need.scope == "peer" or path.endswith("/events"), (
+                label
+            )  # a stream takes its second
             assert found.seen[label, 403] or need.scope == "identity", label
 
 

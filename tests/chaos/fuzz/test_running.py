@@ -1,4 +1,4 @@
-"""The runner finds what it is there for: wrong errors, readers that hang or take too much, values that are written otherwise."""
+"""The runner finds what it is there for: wrong errors, readers that hang or take too much, values written otherwise."""
 
 from __future__ import annotations
 
@@ -64,7 +64,9 @@ def test_a_value_that_is_written_as_another_one_is_found() -> None:
 def test_an_input_is_that_of_its_number_alone() -> None:
     target = _target(_read_json)
     corpus = corpus_of(target, 5)
-    assert [drawn(target, corpus, 5, number) for number in (3, 8)] == [drawn(target, corpus_of(target, 5), 5, number) for number in (3, 8)]
+    assert [drawn(target, corpus, 5, number) for number in (3, 8)] == [
+        drawn(target, corpus_of(target, 5), 5, number) for number in (3, 8)
+    ]
     assert len({drawn(target, corpus, 5, number) for number in range(200)}) > 150
 
 

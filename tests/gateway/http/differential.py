@@ -1,8 +1,9 @@
 """A fuzzer that compares the hot path with the plain routes: `make fuzz`, or `python -m tests.gateway.http.differential`.
 
-It draws conversations, each of some requests on one connection, and holds them with five doors that have the same history:
-hot and plain, each with the bytes in one piece and cut at drawn places or at every byte; and one that gets each request in its
-plainest form, one after the other: with its length, without `Upgrade`, extensions and trailers. All five must give the same
+It draws conversations, each of some requests on one connection, and holds them with six doors that have the same history: hot
+and plain, each with the bytes in one piece and cut at drawn places or at every byte; a hot one that gets each request once the
+one before is answered; and one that gets each request in its plainest form, one after the other: with its length, without
+`Upgrade`, extensions and trailers. All six must give the same
 answers and keep the same rows, and what is broken gets one refusal, which is the last answer. In every other conversation the
 doors have a gate, and the requests show tokens: right ones of many grants, one that comes and goes, and what is none. No socket
 is involved, so that a piece is a piece and nothing depends on time. drawing.py draws.
@@ -40,6 +41,7 @@ from tests.gateway.http.drawing import Header, cut, draw_authorization, draw_req
 
 Answered = tuple[int, tuple[Header, ...], bytes]
 TURNS_MAX = 1_000_000
+PACED = "hot one by one"
 CHANGE_EVERY = 20  # conversations: then the file of tokens changes
 NOW = datetime(2026, 11, 24, 12, tzinfo=UTC)
 SETTINGS = HttpSettings(allowed_hosts=("door.example",), cors_origins=("https://app.example",))
@@ -110,12 +112,14 @@ class Door:
         protocol.connection_made(wire)
         return protocol
 
-    async def converse(self, pieces: Iterator[bytes], lost: Exception | None = None) -> bytes:
-        """Returns all that a fresh connection answers to `pieces`; it is half-closed behind them, and lost with `lost`."""
+    async def converse(self, pieces: Iterator[bytes], lost: Exception | None = None, *, paced: bool = False) -> bytes:
+        """Returns all that a fresh connection answers to `pieces`; it is half-closed behind them, and lost with `lost`.
+        `paced`: a piece is sent when what came before it is answered, as by most clients: only then every request of the hot
+        path's form takes that path."""
         wire = Wire()
         protocol = self.connect(wire)
         for piece in pieces:
-            await self._settle(protocol, wire, reads=True)
+            await self._settle(protocol, wire, reads=not paced)
             if protocol.transport.is_closing():
                 break
             protocol.data_received(piece)
@@ -181,7 +185,8 @@ class Callers:
 
     GRANTS: ClassVar[dict[str, list[str]]] = {
         "both": ["reader:*", "writer:*"], "reader": ["reader:fl*"], "writer": ["writer:flights"], "nothing": [],
-        "elsewhere": ["reader:orders", "writer:orders"], "admin": ["admin:*", "operator"], "revocable": ["reader:*", "writer:*"],
+        "elsewhere": ["reader:orders", "writer:orders"], "admin": ["admin:*", "operator"],
+        "revocable": ["reader:*", "writer:*"],
     }
 
     def __init__(self, folder: Path) -> None:
@@ -218,7 +223,7 @@ class Fuzzer:
         self._open_doors, self._guarded_doors = [
             {
                 name: Door(hot=name.startswith("hot"), tokens=tokens)
-                for name in ("hot", "hot in pieces", "plain", "plain in pieces", "plainest")
+                for name in ("hot", "hot in pieces", PACED, "plain", "plain in pieces", "plainest")
             } for tokens in (None, self._callers.path)
         ]
         for door in (*self._open_doors.values(), *self._guarded_doors.values()):
@@ -245,7 +250,10 @@ class Fuzzer:
         whole = b"".join(request.drawn() for request in drawn)
         pieces = cut(rng, whole)
         sent = {"hot": [whole], "plain": [whole], "hot in pieces": pieces, "plain in pieces": pieces}
-        got = {name: answers(await doors[name].converse(iter(data)), methods) for name, data in sent.items()}
+        sent[PACED] = [request.drawn() for request in drawn]
+        got = {
+            name: answers(await doors[name].converse(iter(data), paced=name == PACED), methods) for name, data in sent.items()
+        }
         plainest = [request.plainest() for request in drawn if not request.broken]
         got["plainest"] = answers(await doors["plainest"].converse(iter(plainest)), methods)
         self.requests += count

@@ -170,9 +170,10 @@ def draw_authorization(rng: random.Random, tokens: Mapping[str, str]) -> list[He
     if rng.random() < 0.1:
         return []
     values = [token.encode() for token in tokens.values()]
-    good = rng.choice(values)
-    forms = [b"Bearer " + good] * 14 + [
-        b"bearer " + good, b"BEARER " + good, b"Bearer  " + good, b"Bearer\t" + good, b"Bearer" + good, b"Bearer", b"Bearer ", b"",
+    good = tokens[rng.choice(("reader", "writer"))].encode() if rng.random() < 0.5 else rng.choice(values)
+    forms = [b"Bearer " + good] * 50 + [
+        b"bearer " + good, b"BEARER " + good, b"Bearer  " + good, b"Bearer\t" + good, b"Bearer" + good, b"Bearer", b"Bearer ",
+        b"",
         good, b"Basic YTpi", b"Bearer " + good[:-1], b"Bearer " + good + b"x", b"Bearer " + good + b" " + good, b"Bearer \xff",
         b"Bearer " + good + b"\xc3\xa9", b"Bearer " + good.upper(), b"Bearer twinlog_nobody", b"Bearer a.b.c", b"Bearer .." ,
         b"Bearer " + b"t" * 17_000, b"Bearer " + good + b", Bearer " + good, b"Bearer, " + good, b'Bearer "' + good + b'"',

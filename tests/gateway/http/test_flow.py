@@ -1,4 +1,4 @@
-"""An answer that its client does not read ends the connection; one that is read slowly does not."""
+"""An answer that its client does not read ends the connection, one that is read slowly does not; a lost connection ends all."""
 
 from __future__ import annotations
 
@@ -6,11 +6,19 @@ import asyncio
 import contextlib
 import socket
 
+import pytest
+
 from gateway.http.flow import Flow
 from gateway.http.protocol import ConnectionLimits
 from tests.gateway.door_client import ROWS, served_door
+from tests.gateway.http import differential
+from tests.gateway.tls.tls_rig import until
 
 SCAN = f"GET {ROWS} HTTP/1.1\r\nhost: localhost\r\naccept-encoding: identity\r\n\r\n".encode()
+
+STREAM = b"GET /v1/cluster/events HTTP/1.1\r\nhost: localhost\r\n\r\n"
+NEXT = b"GET /v1/tables HTTP/1.1\r\nhost: localhost\r\n\r\n"
+TURNS = 1000  # long before the next comment of a stream, which a connection in memory refuses
 
 
 class Wire:
@@ -69,3 +77,20 @@ async def test_a_client_that_asks_for_much_and_reads_nothing_is_cut() -> None:
         writer.transport.abort()
         with contextlib.suppress(ConnectionError):
             await writer.wait_closed()
+
+
+@pytest.mark.parametrize("behind", [0, 1, 3])
+@pytest.mark.parametrize("error", [None, ConnectionResetError("reset")])
+async def test_a_stream_ends_with_its_connection_whatever_waits_behind_it(behind: int, error: Exception | None) -> None:
+    door = differential.Door(hot=True)
+    await door.open()
+    wire = differential.Wire()
+    protocol = door.connect(wire)
+    protocol.data_received(STREAM + NEXT * behind)
+    await until(lambda: b"event: cluster" in wire.written)
+    assert len(door.tasks) == 1
+    wire.closed = True
+    protocol.connection_lost(error)
+    for _ in range(TURNS):
+        await asyncio.sleep(0)
+    assert not door.tasks

@@ -178,7 +178,7 @@ async def test_a_lost_connection_is_gone_without_the_collector(certificates: Cer
                 held += weakref.ref(protocol), weakref.ref(protocol.transport._transport)
             assert len(held) == 6
             del protocol
-            for reader, writer in streams:
+            for _, writer in streams:
                 writer.transport.abort() if is_reset else writer.close()
             await until(lambda: all(one() is None for one in held), 20)
     finally:
