@@ -280,7 +280,8 @@ def _gate() -> tuple[TlsGate, str]:
     issuer.make_ca("sim", 30)
     issued = issuer.make_site("sim", "a", ["localhost"], 30)
     context = public_context(HttpTlsSettings(certificate=issued.certificate, key=issued.key), datetime.now(UTC))
-    return TlsGate("http", lambda: context, lambda certificate: "", TlsFigures(lambda: 0.0), HandshakeRates(1e9)), str(folder / "ca.pem")
+    figures, rates = TlsFigures(lambda: 0.0), HandshakeRates(1e9)
+    return TlsGate("http", lambda: context, lambda certificate: "", figures, rates), str(folder / "ca.pem")
 
 
 def _behind_tls(kind: Any) -> Any:

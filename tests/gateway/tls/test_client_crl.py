@@ -141,7 +141,7 @@ async def test_an_unusable_list_lets_nobody_in_by_certificate_until_it_is_sound(
     assert await is_refused(certificates, door, door.bob)
     _, writer = await opened(certificates, door, None)
     assert any("nobody comes in by certificate" in each and said in each for each in door.tls.notices())
-    assert door.tls.metrics()["http_tls_files_ok"] == 0
+    assert door.tls.metrics()["tls_files_ok"] == {("http",): 0.0}
     certificates.crl.write_bytes(sound)
     await door.read_again()
     assert not await is_refused(certificates, door, door.ann)
