@@ -107,7 +107,7 @@ _DEPTHS = (5, 40, 200, 1200, 6000)
 
 
 def mutated(chance: Random, data: bytes, other: bytes, structure: str) -> bytes:
-    """`data` after one to four changes; `other` is a second input, of which parts may come in. `structure`: json, msgpack, or
+    """`data` after one to four changes; parts of `other`, a second input, may come in. `structure`: json, msgpack, or
     nothing."""
     if structure and chance.random() < 0.6:
         changed = _restructured(chance, data, structure)

@@ -74,7 +74,7 @@ def write_token_file(path: Path) -> None:
 
 
 class _Loop(VirtualLoop):
-    """With what the library behind streamed answers asks of a loop, and with threads that do their work at once."""
+    """The virtual loop, with what the library of streamed answers asks for, and with threads that do their work at once."""
 
     def get_task_factory(self) -> None:
         return None
@@ -89,7 +89,7 @@ class _Loop(VirtualLoop):
 
 
 class Pair:
-    """Two sites, of which requests reach a, the active. `internal`: what the product logged with a traceback of an error that
+    """Two sites; requests reach a, the active. `internal`: what the product logged with a traceback of an error that
     it does not know. Use it as a context."""
 
     def __init__(self, seed: int, folder: Path) -> None:
@@ -135,7 +135,7 @@ class Pair:
         return self._doors["open"].plain.openapi()
 
     def ask(self, caller: str, asked: Asked) -> Answered:
-        """Answers as `caller`, one of CALLERS, or "limited": all grants, of which one request a second is taken."""
+        """Answers as `caller`, one of CALLERS, or "limited": all grants, and one request a second."""
         return self.loop.run(self._ask(caller, asked), steps_max=STEPS_MAX)
 
     # ---- the start

@@ -17,8 +17,8 @@ def as_it_is(data: bytes) -> bytes:
 @dataclass(frozen=True, slots=True)
 class Target:
     """`made` makes a valid input. `read` reads one, and raises one of `refusals` for what is none. `again`: the bytes of what
-    was read, where reading them must give an equal value. `repair` mends checksums, so that a change comes past them.
-    `structure`: json or msgpack, where the input is that. `share`: of the inputs that are repaired."""
+    was read, where reading them must give an equal value. `repair` corrects checksums, so that a change comes past them.
+    `structure`: json or msgpack, where the input is that."""
 
     name: str
     made: Callable[[Random], bytes]

@@ -261,8 +261,7 @@ class DoorProtocol(HttpToolsProtocol):
         return not self._is_upgrade
 
     def _start_asgi_task(self, cycle: Any, app: Any) -> None:
-        """As uvicorn's, which tells a lost connection to the last request alone: a stream with a request behind it would never
-        end."""
+        """As uvicorn's, where a lost connection ends the last request alone: a stream with a request behind it would stay."""
         self._running = cycle
         super()._start_asgi_task(cycle, app)
 

@@ -136,7 +136,7 @@ class Edge:
         return self._converse(data, "guarded", lambda kind: kind)
 
     def sniffed(self, data: bytes) -> int:
-        """What a port that speaks TLS says to bytes that are no TLS, or half of it: a problem, an alert, or nothing yet."""
+        """Reads what a TLS port answers to bytes that are no TLS, or half of it: a problem, an alert, or nothing yet."""
         written, state = self._sent(data, "open", _behind_tls)
         assert not state.connections, "the server still holds the connection"
         return len(answers(written)) if written[:5] == b"HTTP/" else len(written)

@@ -1,4 +1,4 @@
-"""What reads a site's own files and notes: claims, the register, the journal, configurations, the trail, the engines' notes."""
+"""The readers of a site's own files: claims, the register, the journal, configurations, the trail, notes of the engines."""
 
 from __future__ import annotations
 
@@ -204,7 +204,7 @@ def _name(chance: Random) -> bytes:
 
 
 def _read_name(data: bytes) -> Any:
-    """What is read as a name of the product's own is one that it would write."""
+    """Each name that is read as the product's own is one that it would write."""
     name = _text(data)
     wal, remote, epoch = parse_wal_name(name), parse_remote_name(name), RemoteLayout.parse_epoch(name)
     assert wal is None or wal_name(*wal) == name, (wal, name)

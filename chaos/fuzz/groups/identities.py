@@ -1,4 +1,4 @@
-"""What reads who asks: the header with a token, tokens of an OIDC issuer and its keys, client certificates, files of tokens."""
+"""The readers of who asks: the header with a token, JWT and the keys of an issuer, client certificates, files of tokens."""
 
 from __future__ import annotations
 

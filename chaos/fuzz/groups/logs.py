@@ -1,4 +1,4 @@
-"""What reads a log: frames, segments (plain, aligned, encrypted), records and what stands in them, sealed notes."""
+"""The readers of a log: frames, segments (plain, aligned, encrypted), records and what stands in them, sealed notes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What reads the messages between the two sites: each call and each answer, the histories in them, and the frames of a call."""
+"""The readers of messages between the two sites: each call and answer, the histories in them, and the frames of a call."""
 
 from __future__ import annotations
 

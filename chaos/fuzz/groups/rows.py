@@ -1,4 +1,4 @@
-"""What reads rows and requests for them: bodies in each format, keys, stored rows, predicates, tokens of pages."""
+"""The readers of rows and requests for them: bodies in each format, keys, stored rows, predicates, tokens of pages."""
 
 from __future__ import annotations
 
@@ -274,7 +274,7 @@ def _read_batch(kind: str) -> Callable[[bytes], list[Mutation]]:
 
 
 def _check_sound(mutation: Mutation) -> None:
-    """What came in is what the other site would take, and reads back as what would be written again."""
+    """Each row that came in is one that the other site takes, and reads back as what would be written again."""
     if mutation.op in ("upsert", "insert"):
         _STORED.row(mutation.key, mutation.value)
         again = CODEC.encode_json_row(CODEC.decode_row(mutation.key, mutation.value))

@@ -30,7 +30,7 @@ def main(given: Sequence[str]) -> int:
 
 
 def shown(found: Findings) -> list[str]:
-    """What each operation answered, then the faults."""
+    """Returns what each operation answered, then the faults."""
     statuses: dict[str, list[str]] = defaultdict(list)
     for (label, status), count in sorted(found.seen.items()):
         statuses[label].append(f"{status}: {count}")

@@ -22,7 +22,7 @@ def test_every_answer_is_documented(found: Findings) -> None:
 
 
 def test_every_operation_is_asked_and_guarded(found: Findings) -> None:
-    """With [access], 401, 403 and 429 come of each route that is not open to everybody."""
+    """Each route that is not open to everybody answers 401, 403 and 429 where the site has [access]."""
     documented = {
         f"{method} {path}" for (method, path) in NEEDS if path.startswith(("/v1", "/health", "/metrics", "/internal"))
     }
