@@ -240,3 +240,40 @@ async def test_a_log_out_and_a_revoked_token_end_the_session() -> None:
             store(without_token(tokens, "operator"))
         await door.gate.refresh()
         assert (await door.http.get("/ui", headers=HTML)).status_code == 303
+
+
+async def test_whoever_may_not_read_a_table_sees_its_columns_and_no_row() -> None:
+    async with guarded_door() as door:
+        await door.http.put("/v1/tables/flights/rows/UA,1", json={"note": "a secret"}, headers=door.as_("writer"))
+        for name, is_shown in (("writer", False), ("admin", False), ("reader", True)):
+            page = await door.http.get("/ui/tables/flights", headers={**HTML, **door.as_(name)})
+            assert page.status_code == 200
+            assert "carrier" in page.text
+            assert ("a secret" in page.text) is is_shown, name
+
+
+async def test_a_stream_shows_what_its_page_would_and_ends_with_the_session() -> None:
+    async with guarded_door() as door:
+        _lively(door.service)
+        assert (await door.http.get("/ui/events?view=now")).status_code == 401
+        assert (await door.http.get("/ui/events?view=change", headers=door.as_("reader"))).status_code == 404
+        assert (await door.http.get("/ui/events?view=nothing", headers=door.as_("operator"))).status_code == 422
+        await _logged_in(door, "reader")
+        number = door.app.context.pages.sessions.number_of([(b"cookie", _cookies(door))])  # type: ignore[union-attr]
+        async with door.http.stream("GET", "/ui/events?view=now") as stream:
+            lines = stream.aiter_lines()
+            first = next_data = ""
+            async for line in lines:
+                if line.startswith("data: "):
+                    first = line
+                    break
+            assert "verdict" in first
+            assert "writes a second" not in first
+            door.app.context.pages.sessions.end(number)  # type: ignore[union-attr]
+            async for line in lines:
+                next_data += line
+            assert len(next_data) < len(first)
+
+
+def _cookies(door: GuardedDoor) -> bytes:
+    return "; ".join(f"{name}={value}" for name, value in door.http.cookies.items()).encode()
