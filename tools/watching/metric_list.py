@@ -1,4 +1,4 @@
-"""Draws docs/metrics.md from the catalogue of metrics, so that every metric is on a page: `python -m tools.watching.metric_list`.
+"""Draws docs/metrics.md from the catalogue, so that every metric is on a page: `python -m tools.watching.metric_list`.
 
 What always holds: the page is a function of the catalogue alone, and of the texts that prometheus_client has for the figures of
 a process; a test compares the file with it.
