@@ -1,6 +1,6 @@
 """Marks of the log of an epoch: when it was committed how far, and how many bytes that was, for lags in seconds and bytes.
 
-What always holds: what is told of a lag is never less than what is so; the marks are at most MARKS_MAX, and grow coarser, not
+What always holds: what is said of a lag is never less than what is so; the marks are at most MARKS_MAX, and grow coarser, not
 more, the longer the other site lags.
 This module is pure.
 """
@@ -28,7 +28,7 @@ class _Mark(NamedTuple):
 
 
 class LagMarks:
-    """Of an epoch that begins behind `seq`, at `now_s` of a monotonic clock."""
+    """The marks of an epoch that begins behind `seq`, at `now_s` of a monotonic clock."""
 
     def __init__(self, seq: int, now_s: float) -> None:
         self._marks = [_Mark(seq, now_s, 0)]

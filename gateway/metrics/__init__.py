@@ -1,1 +1,1 @@
-"""What a site tells Prometheus: the list of its metrics, how they are written out, and figures of process and lag."""
+"""The metrics of a site: the list of all of them, with their texts, and the figures of its process."""

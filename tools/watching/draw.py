@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from tools.sources import ROOT
@@ -71,7 +72,7 @@ def _dashboard_json(name: str) -> str:
 FILES: Mapping[Path, Callable[[], str]] = {
     ROOT / "docs" / "prometheus" / "alerts.yml": rules_yaml,
     ROOT / "docs" / "prometheus" / "alerts_test.yml": cases_yaml,
-    **{ROOT / "docs" / "grafana" / f"{name}.json": (lambda name=name: _dashboard_json(name)) for name in DASHBOARDS},
+    **{ROOT / "docs" / "grafana" / f"{name}.json": partial(_dashboard_json, name) for name in DASHBOARDS},
 }
 
 

@@ -1,4 +1,4 @@
-"""What a living pair shows on /metrics: by Prometheus' conventions, all of it in docs/metrics.md, and all that status shows."""
+"""A living pair shows its metrics: by Prometheus' conventions, all of it in docs/metrics.md, and all that status shows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gateway.metrics.catalogue import CATALOGUE, PREFIX
 from gateway.service.documents import ClusterDocument
 from tests.gateway.metrics.live_sites import live_sites
 from tests.needs import need_program
-from tools.metric_list import PAGE
+from tools.watching.metric_list import PAGE
 
 # What a pair without TLS, faults and base data does not know, or has no series of.
 NOT_SEEN_HERE = {
@@ -81,7 +81,7 @@ def test_each_metric_is_as_the_catalogue_and_the_page_have_it(seen: Seen, site: 
         labels = {label for sample in each.samples for label in sample.labels if label != "le"}
         assert labels <= set(listed.labels), name
     for name in families(seen.pages[site]):
-        assert f"| `{name}` |" in shown, f"{name} is not in docs/metrics.md: python -m tools.metric_list"
+        assert f"| `{name}` |" in shown, f"{name} is not in docs/metrics.md: python -m tools.watching.metric_list"
 
 
 def test_each_metric_of_the_catalogue_is_shown_by_a_site(seen: Seen) -> None:

@@ -1,4 +1,4 @@
-"""Draws docs/metrics.md from the catalogue of metrics, so that every metric is on a page: `python -m tools.metric_list`.
+"""Draws docs/metrics.md from the catalogue, so that every metric is on a page: `python -m tools.watching.metric_list`.
 
 What always holds: the page is a function of the catalogue alone, and of the texts that prometheus_client has for the figures of
 a process; a test compares the file with it.
@@ -14,8 +14,9 @@ PAGE = ROOT / "docs" / "metrics.md"
 
 _INTRODUCTION = """# Metrics
 
-Every metric on `GET /metrics` of a site, with the text that Prometheus shows. `python -m tools.metric_list` draws this page
-from `gateway/metrics/catalogue.py`; change the catalogue, never this page. How to watch a pair is in
+Every metric on `GET /metrics` of a site, with the text that Prometheus shows. The page is drawn
+from `gateway/metrics/catalogue.py` by `python -m tools.watching.metric_list`; change the catalogue, never this page. How to
+watch a pair is in
 [operations](operations.md#watching); `docs/prometheus/` has alert rules and a configuration, `docs/grafana/` has dashboards.
 
 - A figure that a site does not know is left out, and never shown as 0. So a rule that looks for a value below a bound does not
