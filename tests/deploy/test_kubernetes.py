@@ -11,26 +11,21 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from chaos.servers.golang import GoProgram
 from gateway.config.loading import load_site_config
 from gateway.tls.issuing import Issuer
+from tests.deploy.kustomize import PROGRAM
 from tests.tools.test_dependencies import PROJECT
 from tools.sources import ROOT
 from twinlog.errors import ConfigError
 
 FOLDER = ROOT / "docs" / "deploy" / "kubernetes"
 VERSIONS = ("1.31", "1.37")  # the oldest with ports, probes and policies as they are used here, and the newest of the schemas
-KUSTOMIZE = "5.7.1"
-_PROGRAM = GoProgram(
-    "kustomize", f"sigs.k8s.io/kustomize/kustomize/v5@v{KUSTOMIZE}", "kustomize", f"kustomize-{KUSTOMIZE}",
-    "pytest tests/deploy/test_kubernetes.py",
-)
 
 
 @pytest.fixture(scope="module")
 def kustomize() -> str:
     try:
-        return str(_PROGRAM.fetch())
+        return str(PROGRAM.fetch())
     except ConfigError as error:
         pytest.fail(f"this test needs more of the machine: {error.message}")
 
