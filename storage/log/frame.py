@@ -227,7 +227,7 @@ def _expanded(payload: memoryview) -> bytes:
     try:
         expanded: bytes = _zstd().decompress(payload[_LENGTH_BYTES:], decompressed_size=length, asbytes=True)
     except (OSError, ValueError) as error:  # pyarrow's ArrowException are both
-        if _NO_MEMORY in str(error):
+        if _NO_MEMORY in words(error):
             raise MemoryError(words(error)) from error
         raise LogError(f"a frame's payload cannot be expanded: {words(error)}") from error
     return expanded

@@ -98,7 +98,7 @@ def _of_a_server(random: Random, parts: Parts) -> Fault:
 
 
 def _of_a_site(random: Random) -> Fault:
-    """Of the clocks, or of what the machine gives."""
+    """Returns a fault of the clocks, or of what the machine gives."""
     kind = random.choice((*clocks.KINDS, *limits.KINDS))
     target, for_s = random.choice(SITE_TARGETS), random.uniform(0.5, 5.0)
     return _at(_any_time(random), kind.name, target, for_s, random.choice(kind.how))
