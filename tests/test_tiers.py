@@ -48,7 +48,8 @@ def test_no_setting_leaves_out_a_test() -> None:
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["pytest"]["ini_options"]
     assert settings["testpaths"] == ["tests"]
     assert not settings.keys() & {"norecursedirs", "python_files", "python_classes", "python_functions"}
-    assert settings["addopts"].split() == ["--import-mode=importlib", "-ra", "--strict-markers", "--strict-config"]
+    taken = ["--import-mode=importlib", "-ra", "--strict-markers", "--strict-config", "-p", "no:schemathesis"]  # not its plugin
+    assert settings["addopts"].split() == taken
     assert not [str(path) for path in TESTS if path.name == "conftest.py" and CHOOSING.search((ROOT / path).read_text())]
 
 
