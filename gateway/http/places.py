@@ -55,10 +55,9 @@ class Places:
             return True
         own = len(self._by_address.get(address, ()))
         free = self._connections_max - self.served
-        if own >= min(self._per_address_max, free):
+        if own >= min(self._per_address_max, free) and not self._make_room(address, own):
             self.refused += 1
-            if not self._make_room(address, own):
-                return False
+            return False
         self._by_address.setdefault(address, set()).add(guest)
         self.served += 1
         return True
@@ -88,6 +87,7 @@ class Places:
         for held in (*others, self._by_address.get(address, ())):
             waiting = [(since, guest) for guest in held if (since := guest.waits_since()) is not None]
             if waiting:
+                self.refused += 1
                 min(waiting, key=lambda one: one[0])[1].give_way()
                 return True
         return False
