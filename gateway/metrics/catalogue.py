@@ -157,6 +157,8 @@ SECTIONS: dict[str, list[Metric]] = {
         Metric("tls_files_ok", "gauge", "0 while new TLS files cannot be used, and the old ones are.", ("listener",)),
         *_counters(
             tls_handshakes_failed="TLS handshakes that failed.",
+            tls_handshakes_held="TLS handshakes that waited for their turn, because their address made many.",
+            tls_handshakes_refused="TLS handshakes that were refused, because their address made too many.",
             tls_plain_requests="Plain HTTP that came to a TLS port.",
             peer_certificates_refused="Callers of the other site's listener that were not the other site.",
         ),

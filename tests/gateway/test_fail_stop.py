@@ -93,7 +93,7 @@ def test_the_code_is_its_own_and_is_told() -> None:
 def test_serve_runs_its_site_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before, seen = threading.excepthook, list[bool]()
 
-    async def serve(config: SiteConfig) -> None:
+    async def serve(config: SiteConfig, *, file: Path) -> None:
         seen.append(threading.excepthook is not before)
         seen.append("watchdog" in {thread.name for thread in threading.enumerate()})
 

@@ -16,6 +16,8 @@ PERMISSIVE = {
 EXCHANGEABLE = {"MPL-2.0", "LGPL-2.1-or-later", "LGPL-3.0-only"}
 # A program that tests start, and no part of what anybody installs with twinlog.
 OF_TESTS = {"GPL-3.0"}
+# Wheels that say nothing in their metadata, and the licence in the repository of each.
+SILENT = {"axe-playwright-python": "MIT AND MPL-2.0"}  # the second is of axe-core, which is in it
 # Metadata without a licence expression: its own words, and what they mean.
 WORDS = {
     "apache": "Apache-2.0", "apache 2.0": "Apache-2.0", "apache software license": "Apache-2.0", "bsd license": "BSD",
@@ -33,7 +35,8 @@ def licences_of(name: str) -> list[set[str]]:
     expression = metadata.get("License-Expression")
     if not expression:
         said = [one.rpartition(" :: ")[2] for one in metadata.get_all("Classifier") or () if one.startswith("License ::")]
-        said = [one for one in said if one.lower() in WORDS] or [(metadata.get("License") or "none").partition("\n")[0]]
+        silent = SILENT.get(name, "none")
+        said = [one for one in said if one.lower() in WORDS] or [(metadata.get("License") or silent).partition("\n")[0]]
         expression = " AND ".join(WORDS.get(one.lower(), one) for one in said)
     return [set(one.strip("() ").split(" OR ")) for one in expression.split(" AND ")]
 

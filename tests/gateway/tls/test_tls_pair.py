@@ -91,6 +91,8 @@ def test_without_the_ca_the_command_line_says_what_is_missing(pair: Pair, tmp_pa
 
 def test_roles_change_over_mutual_tls(pair: Pair) -> None:
     for to in ("b", "a"):
+        with closing(Sites(config(pair))) as sites:  # an earlier switchover ends before its old active follows
+            assert wait_for(lambda: sites.metrics(to)["twinlog_follows"] == 1)
         done = twinlog(pair, "switchover", "--to", to, "--yes", "--json")
         assert done.returncode == 0, done.stdout + done.stderr
     with Client(config(pair), Patience(deadline_s=60.0)) as client:
