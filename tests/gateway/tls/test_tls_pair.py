@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -89,10 +90,14 @@ def test_without_the_ca_the_command_line_says_what_is_missing(pair: Pair, tmp_pa
     assert "this port speaks TLS, and plain HTTP came: write https:// in the address" in done.stdout
 
 
+def _follows(pair: Pair, site: str) -> bool:
+    with closing(Sites(config(pair))) as sites:
+        return sites.metrics(site)["twinlog_follows"] == 1
+
+
 def test_roles_change_over_mutual_tls(pair: Pair) -> None:
     for to in ("b", "a"):
-        with closing(Sites(config(pair))) as sites:  # an earlier switchover ends before its old active follows
-            assert wait_for(lambda: sites.metrics(to)["twinlog_follows"] == 1)
+        assert wait_for(partial(_follows, pair, to))  # a switchover ends before its old active follows
         done = twinlog(pair, "switchover", "--to", to, "--yes", "--json")
         assert done.returncode == 0, done.stdout + done.stderr
     with Client(config(pair), Patience(deadline_s=60.0)) as client:
