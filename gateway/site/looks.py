@@ -17,13 +17,12 @@ from gateway.site.cluster_document import cluster_document, site_figures
 from gateway.site.operations import SiteOperations
 from gateway.site.site import Site
 from gateway.ui.looks import (
-    EpochBegin,
     Epochs,
+    EpochShown,
     LogClaim,
     LogHolder,
     Logs,
     LogSegment,
-    Operations,
     SiteLook,
     counted,
     read_document,
@@ -71,7 +70,7 @@ class SiteLooks:
 
     def epochs(self) -> Epochs:
         applied = self._site.parts.engine.applied
-        newest = [EpochBegin(one.epoch, one.first_seq, one.site, one.kind) for one in applied.epochs[-EPOCHS_MAX:]]
+        newest = [EpochShown(one.epoch, one.first_seq, one.site, one.kind) for one in applied.epochs[-EPOCHS_MAX:]]
         return Epochs(newest, applied.seq)
 
     async def logs(self) -> Logs:
