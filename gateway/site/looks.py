@@ -65,8 +65,8 @@ class SiteLooks:
         seen = await self._operations.view()
         return seen if self.door is None else replace(seen, answers=self.door.answers())
 
-    async def operations(self) -> Operations:
-        return Operations((await self._operations.all())[:OPERATIONS_MAX])
+    async def operations(self) -> OperationsShown:
+        return OperationsShown((await self._operations.all())[:OPERATIONS_MAX])
 
     def epochs(self) -> Epochs:
         applied = self._site.parts.engine.applied
@@ -142,8 +142,8 @@ class SiteLooks:
     async def other_checks(self, kind: str) -> ChecksDocument:
         return await self._ask("checks", ChecksDocument, ASK_LONG_S, kind)
 
-    async def other_operations(self) -> Operations:
-        return await self._ask("operations", Operations, LOOK_S)
+    async def other_operations(self) -> OperationsShown:
+        return await self._ask("operations", OperationsShown, LOOK_S)
 
     async def other_epochs(self) -> Epochs:
         return await self._ask("epochs", Epochs, LOOK_S)

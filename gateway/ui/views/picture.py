@@ -132,7 +132,9 @@ def _narrow_lines(at: Mapping[str, PlacedNode]) -> tuple[PathLine, ...]:
         PathLine(down("client", "gateway"), at["client"].node.level), PathLine(down("gateway", "wal"), at["wal"].node.level),
         PathLine(f"M{begin} {gateway.y + gateway.h // 2}H{remote.middle}V{remote.y}", remote.node.level),
         PathLine(down("wal", "storage"), at["storage"].node.level),
-        PathLine(f"M{at['wal'].middle} {at['shipping'].y + 32}H{_side(at['wal'], at['shipping'])[1]}", at["shipping"].node.level),
+        PathLine(
+            f"M{at['wal'].middle} {at['shipping'].y + 32}H{_side(at['wal'], at['shipping'])[1]}", at["shipping"].node.level
+        ),
         PathLine(down("shipping", "copy"), at["shipping"].node.level),
     )
 
