@@ -23,6 +23,7 @@ from gateway.ui.looks import (
     LogHolder,
     Logs,
     LogSegment,
+    OperationsShown,
     SiteLook,
     counted,
     read_document,
