@@ -17,13 +17,13 @@ from gateway.site.cluster_document import cluster_document, site_figures
 from gateway.site.operations import SiteOperations
 from gateway.site.site import Site
 from gateway.ui.looks import (
-    EpochBegin,
     Epochs,
+    EpochShown,
     LogClaim,
     LogHolder,
     Logs,
     LogSegment,
-    Operations,
+    OperationsShown,
     SiteLook,
     counted,
     read_document,
@@ -66,12 +66,12 @@ class SiteLooks:
         seen = await self._operations.view()
         return seen if self.door is None else replace(seen, answers=self.door.answers())
 
-    async def operations(self) -> Operations:
-        return Operations((await self._operations.all())[:OPERATIONS_MAX])
+    async def operations(self) -> OperationsShown:
+        return OperationsShown((await self._operations.all())[:OPERATIONS_MAX])
 
     def epochs(self) -> Epochs:
         applied = self._site.parts.engine.applied
-        newest = [EpochBegin(one.epoch, one.first_seq, one.site, one.kind) for one in applied.epochs[-EPOCHS_MAX:]]
+        newest = [EpochShown(one.epoch, one.first_seq, one.site, one.kind) for one in applied.epochs[-EPOCHS_MAX:]]
         return Epochs(newest, applied.seq)
 
     async def logs(self) -> Logs:
@@ -143,8 +143,8 @@ class SiteLooks:
     async def other_checks(self, kind: str) -> ChecksDocument:
         return await self._ask("checks", ChecksDocument, ASK_LONG_S, kind)
 
-    async def other_operations(self) -> Operations:
-        return await self._ask("operations", Operations, LOOK_S)
+    async def other_operations(self) -> OperationsShown:
+        return await self._ask("operations", OperationsShown, LOOK_S)
 
     async def other_epochs(self) -> Epochs:
         return await self._ask("epochs", Epochs, LOOK_S)

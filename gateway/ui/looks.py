@@ -7,7 +7,8 @@ histogram is its counts by the bounds of gateway/service/histogram.py, so that t
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal, TypeVar
+from functools import partial
+from typing import TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -15,13 +16,10 @@ from msgspec import Struct
 from gateway.metrics.catalogue import Figures
 from gateway.service.documents import ClusterDocument
 from gateway.service.histogram import Histogram
-from switchover.monitor.views import SiteView
 from switchover.operations.document import OperationDocument
-from switchover.preflight.preflight import ChecksDocument
 from twinlog.decoding import decoded
 from twinlog.errors import PeerError
 
-What = Literal["now", "view", "checks", "operations", "epochs", "logs"]
 T = TypeVar("T")
 
 
@@ -41,13 +39,13 @@ class SiteLook(Struct, frozen=True):
     operation: OperationDocument | None = None
 
 
-class Operations(Struct, frozen=True):
+class OperationsShown(Struct, frozen=True):
     """The newest operations of a site, the newest first."""
 
     operations: list[OperationDocument]
 
 
-class EpochBegin(Struct, frozen=True):
+class EpochShown(Struct, frozen=True):
     """The begin of an epoch, as the site's storage has it. `kind`: bootstrap, restart, takeover or switchover."""
 
     epoch: int
@@ -59,7 +57,7 @@ class EpochBegin(Struct, frozen=True):
 class Epochs(Struct, frozen=True):
     """The newest epochs of a site, ascending, and the last sequence that it has applied."""
 
-    epochs: list[EpochBegin]
+    epochs: list[EpochShown]
     applied_seq: int
 
 
@@ -106,6 +104,7 @@ class Logs(Struct, frozen=True):
     kept_error: str | None
 
 
+<<<<<<< HEAD
 KINDS: Mapping[What, type[Struct]] = {
     "now": SiteLook, "view": SiteView, "checks": ChecksDocument, "operations": Operations, "epochs": Epochs, "logs": Logs,
 }
@@ -114,6 +113,11 @@ KINDS: Mapping[What, type[Struct]] = {
 def split(figures: Figures) -> tuple[dict[str, float], dict[str, Counts]]:
     """Returns the plain figures, and the histograms as counts. Those that have labels are left out: the document has them."""
     plain = {name: float(value) for name, value in figures.items() if isinstance(value, float | int)}
+=======
+def split(figures: Mapping[str, float | Histogram]) -> tuple[dict[str, float], dict[str, Counts]]:
+    """Returns the plain figures, and the histograms as counts."""
+    plain = {name: value for name, value in figures.items() if not isinstance(value, Histogram)}
+>>>>>>> w-page
     durations = {name: counted(value) for name, value in figures.items() if isinstance(value, Histogram)}
     return plain, durations
 
@@ -124,6 +128,7 @@ def counted(histogram: Histogram) -> Counts:
 
 def read_document(kind: type[T], site: str, data: bytes) -> T:
     """The other site's document. Raises PeerError where it is of another form, as another release may have it."""
-    return decoded(lambda text: msgspec.json.decode(text, type=kind), data, lambda what: PeerError(
+    found: T = decoded(partial(msgspec.json.decode, type=kind), data, lambda what: PeerError(
         f"site {site} does not show itself as this release does: {what}", site=site, sent=True
     ))
+    return found

@@ -17,6 +17,7 @@ from gateway.api.problems import Answer
 from gateway.api.request import is_write_method
 from gateway.api.routes.common import context_of, to_response
 from gateway.ui.pages import Pages
+from twinlog.decoding import or_none
 from twinlog.errors import Forbidden, InvalidInput, TwinlogError, Unavailable
 
 Text = Annotated[str, Query(max_length=500)]
@@ -57,4 +58,5 @@ def refusal_page(request: Request, error: Exception) -> Response:
 
 
 def _words(answer: Answer) -> str:
-    return str(msgspec.json.decode(answer.body).get("detail") or "the request cannot be answered")
+    problem = or_none(msgspec.json.decode, answer.body)
+    return str(problem["detail"]) if isinstance(problem, dict) and "detail" in problem else "the request cannot be answered"

@@ -1,4 +1,4 @@
-"""Rates and latencies between two looks at a site, from its counters and histograms.
+"""SiteRates and latencies between two looks at a site, from its counters and histograms.
 
 What always holds: a counter that went back began anew, with its process or epoch, and gives no rate; what nobody measured is
 None, never 0.
@@ -23,7 +23,7 @@ class Latency:
 
 
 @dataclass(frozen=True, slots=True)
-class Rates:
+class SiteRates:
     """A site's figures over the last `over_s` seconds; per second where nothing else is said."""
 
     over_s: float
@@ -41,13 +41,13 @@ class Rates:
 ACKS = ("ack_seconds_sync", "ack_seconds_async")
 
 
-def rates(before: SiteLook, now: SiteLook, over_s: float) -> Rates:
+def rates(before: SiteLook, now: SiteLook, over_s: float) -> SiteRates:
     """`over_s` lies between the two looks."""
     def latency(*names: str) -> Latency:
         return latency_of(_fallen(before.durations, now.durations, names))
 
     acks, reads = latency(*ACKS), latency("read_seconds")
-    return Rates(
+    return SiteRates(
         over_s, acks.count / over_s, reads.count / over_s, _rate(before, now, "http_problems_failed", over_s),
         _rate(before, now, "http_problems_refused", over_s), _rate(before, now, "shipped_bytes_total", over_s),
         acks, latency("local_append_seconds"), latency("remote_append_seconds"), latency("apply_seconds"),

@@ -19,7 +19,7 @@ _NUMBER_MAX = 128
 
 
 @dataclass(slots=True)
-class _Session:
+class _PageSession:
     token: str
     used_s: float
 
@@ -31,7 +31,7 @@ class Sessions:
         self.name = name
         self._secret, self._now_s = secret, now_s
         self._key = secret().encode()
-        self._sessions: OrderedDict[str, _Session] = OrderedDict()
+        self._sessions: OrderedDict[str, _PageSession] = OrderedDict()
 
     def number_of(self, headers: Iterable[tuple[bytes, bytes]]) -> str:
         """Returns the number that the request's cookie has; empty: none."""
@@ -49,7 +49,7 @@ class Sessions:
     def begin(self, token: str) -> str:
         """Returns the number of a new session."""
         number = self.new_number()
-        self._sessions[number] = _Session(token, self._now_s())
+        self._sessions[number] = _PageSession(token, self._now_s())
         if len(self._sessions) > SESSIONS_MAX:
             self._sessions.popitem(last=False)
         return number

@@ -20,7 +20,7 @@ import structlog
 
 from gateway.service.port import SiteService
 from gateway.ui.looks import SiteLook
-from gateway.ui.rates import Rates, rates
+from gateway.ui.rates import SiteRates, rates
 from storage.clock import Clock
 from switchover.monitor.findings import OTHER, Thresholds
 from switchover.monitor.judgement import Advice
@@ -50,7 +50,7 @@ class Side:
     is_refusal: bool = False  # it answered, and said no
     seen_s: float | None = None
     last: SiteLook | None = None  # as it last answered
-    rates: Rates | None = None
+    rates: SiteRates | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ class _Sampled:
 
     looks: deque[tuple[float, SiteLook]] = field(default_factory=deque)
 
-    def add(self, at_s: float, look: SiteLook) -> Rates | None:
+    def add(self, at_s: float, look: SiteLook) -> SiteRates | None:
         while self.looks and (at_s - self.looks[0][0] > RATES_S and len(self.looks) > 1):
             self.looks.popleft()
         first = self.looks[0] if self.looks else None

@@ -12,7 +12,7 @@ from twinlog.cli.status import size as size_text
 UNKNOWN = "unknown"
 
 
-class Part(NamedTuple):
+class SentencePart(NamedTuple):
     """A piece of a sentence. `is_code`: it is to be typed, or is a name."""
 
     text: str
@@ -69,11 +69,11 @@ def moment(wall_ms: Any) -> str:
         return UNKNOWN
 
 
-def parts(text: str) -> Iterator[Part]:
+def parts(text: str) -> Iterator[SentencePart]:
     """Cuts a sentence at its backticks, between which stands what is to be typed."""
     for place, piece in enumerate(text.split("`")):
         if piece:
-            yield Part(piece, place % 2 == 1)
+            yield SentencePart(piece, place % 2 == 1)
 
 
 def command_in(text: str) -> str:

@@ -25,7 +25,7 @@ from gateway.service.port import DoorFigures, KeptTable, SiteService, WriteReque
 from gateway.service.receipts import decode_receipt, encode_receipt
 from gateway.service.rows import to_records
 from gateway.service.tables import check_confirmed
-from gateway.ui.looks import EpochBegin, Epochs, Logs, Operations, SiteLook, counted
+from gateway.ui.looks import Epochs, EpochShown, Logs, OperationsShown, SiteLook, counted
 from storage.clock import SystemClock
 from storage.engine import StoredRow
 from storage.engines.applying import BarrierLimits, FrameApplier
@@ -206,7 +206,7 @@ class DictLooks:
         self.cluster: ClusterDocument | None = None  # other than the service's
         self.view_now = SiteView(own=OWN, peer=None, peer_error="site b does not answer")
         self.other: SiteLook | TwinlogError = PeerError("site b does not answer", sent=True)
-        self.known = Epochs([EpochBegin(1, 1, "a", "bootstrap")], 0)
+        self.known = Epochs([EpochShown(1, 1, "a", "bootstrap")], 0)
         self.logs_now = Logs(site.site, [], 0, None, [], None, [], [], None)
 
     def now(self) -> SiteLook:
@@ -217,8 +217,8 @@ class DictLooks:
     async def view(self) -> SiteView:
         return self.view_now
 
-    async def operations(self) -> Operations:
-        return Operations(list(reversed(self._site.operations.documents.values())))
+    async def operations(self) -> OperationsShown:
+        return OperationsShown(list(reversed(self._site.operations.documents.values())))
 
     def epochs(self) -> Epochs:
         return self.known
@@ -240,9 +240,9 @@ class DictLooks:
     async def other_checks(self, kind: str) -> ChecksDocument:
         return ChecksDocument(kind, self._answering().cluster.site, True, [], None)
 
-    async def other_operations(self) -> Operations:
+    async def other_operations(self) -> OperationsShown:
         found = self._answering().operation
-        return Operations([] if found is None else [found])
+        return OperationsShown([] if found is None else [found])
 
     async def other_epochs(self) -> Epochs:
         self._answering()

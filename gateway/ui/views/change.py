@@ -13,7 +13,7 @@ from typing import Any
 from gateway.ui import words
 from gateway.ui.views.picture import Curve, curve
 from gateway.ui.views.plan import STATE_LEVELS, PlanShown, now_of, plan_shown
-from gateway.ui.views.verdict import Verdict, verdict
+from gateway.ui.views.verdict import VerdictLine, verdict
 from gateway.ui.watch import PairSeen
 from switchover.preflight.checks import Check
 from switchover.preflight.loss import at_risk
@@ -96,7 +96,7 @@ class Past:
 
 @dataclass(frozen=True, slots=True)
 class ChangePage:
-    verdict: Verdict
+    verdict: VerdictLine
     plan: PlanShown | None
     is_newest: bool
     past: tuple[Past, ...]

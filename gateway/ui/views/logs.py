@@ -31,7 +31,7 @@ class Claimed:
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
+class HolderRow:
     name: str
     at: str
     is_holding: bool  # the log is kept for its sake
@@ -45,7 +45,7 @@ class SiteLogs:
     error: str = ""
     wal: tuple[SegmentRow, ...] = ()
     wal_note: str = ""
-    holders: tuple[Holder, ...] = ()
+    holders: tuple[HolderRow, ...] = ()
     remote: tuple[SegmentRow, ...] | None = None
     kept: tuple[SegmentRow, ...] | None = None
     claims: tuple[Claimed, ...] | None = None
@@ -56,7 +56,7 @@ def site_logs(logs: Logs) -> SiteLogs:
     positions = [one.durable_seq for one in logs.holders]
     lowest = min((0 if seq is None else seq for seq in positions), default=0)
     holders = tuple(
-        Holder(one.name, words.number(one.durable_seq), (one.durable_seq or 0) == lowest) for one in logs.holders
+        HolderRow(one.name, words.number(one.durable_seq), (one.durable_seq or 0) == lowest) for one in logs.holders
     )
     reach = "it holds no frame" if logs.first_previous is None else f"it reaches back to sequence {logs.first_previous + 1:,}"
     return SiteLogs(

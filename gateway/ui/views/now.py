@@ -15,9 +15,9 @@ import msgspec
 from gateway.service.documents import ClusterDocument, SiteTrouble
 from gateway.ui import words
 from gateway.ui.looks import SiteLook
-from gateway.ui.rates import Latency, Rates
+from gateway.ui.rates import Latency, SiteRates
 from gateway.ui.views.picture import Curve, Picture, curve, picture
-from gateway.ui.views.verdict import Verdict, verdict
+from gateway.ui.views.verdict import VerdictLine, verdict
 from gateway.ui.views.write_path import Node, write_path
 from gateway.ui.watch import PairSeen, Side
 from switchover.monitor.findings import AdviceKind
@@ -43,7 +43,7 @@ class Dependency:
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class SiteColumn:
     """One site. `facts`: titles and values; empty where it does not answer."""
 
     site: str
@@ -67,14 +67,14 @@ class NowPage:
     mode_level: str
     mode_note: str
     policy: str
-    verdict: Verdict
+    verdict: VerdictLine
     unwritten: str
     wide: Picture
     narrow: Picture
     told: str
     tiles: tuple[Tile, ...]
     curve: Curve
-    columns: tuple[Column, ...]
+    columns: tuple[SiteColumn, ...]
     blockers: tuple[str, ...]
     notices: tuple[str, ...]
     also: tuple[str, ...]
@@ -162,7 +162,7 @@ def _tiles(seen: PairSeen, cluster: ClusterDocument, active: str | None, *, is_a
     return tuple(made)
 
 
-def _measured(found: Rates | None) -> tuple[Tile, ...]:
+def _measured(found: SiteRates | None) -> tuple[Tile, ...]:
     if found is None:
         return (Tile("writes a second", words.UNKNOWN, "", "unknown"), Tile("acknowledged in", "-", "no write was measured"))
     over = f"over {words.duration(round(found.over_s))}".replace(".0 s", " s")
@@ -182,16 +182,16 @@ def _slowest(found: Latency) -> str:
 
 
 # ---- sites
-def _column(seen: PairSeen, site: str, best: ClusterDocument) -> Column:
+def _column(seen: PairSeen, site: str, best: ClusterDocument) -> SiteColumn:
     side, url = seen.sides[site], best.sites[site].url if site in best.sites else ""
     if side.look is None:
         ago = "" if side.seen_s is None else f"It last answered {words.age(seen.at_s - side.seen_s)}, as {_role_then(side)}."
         word = "refuses to say" if side.is_refusal else "does not answer"
-        return Column(
+        return SiteColumn(
             site, False, words.UNKNOWN, "bad", word, url, (), silence=f"{side.error}. {ago}".replace("..", ".").strip(),
         )
     cluster = side.look.cluster
-    return Column(
+    return SiteColumn(
         site, site == seen.site, str(cluster.role), role_level(cluster), _does(cluster), url, _facts(side.look),
         tuple(_dependencies(cluster)), tuple(cluster.troubles),
     )

@@ -18,7 +18,7 @@ CURVE_WIDTH, CURVE_HEIGHT = 300, 40
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class PlacedNode:
     """A part with its place. `is_line`: it is written on a line, without a box."""
 
     name: str
@@ -34,7 +34,7 @@ class Placed:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class PathLine:
     """A way of bytes. `d` is an SVG path; `level` is that of the part where it ends."""
 
     d: str
@@ -58,8 +58,8 @@ class Picture:
     w: int
     h: int
     boxes: tuple[Box, ...]
-    nodes: tuple[Placed, ...]
-    lines: tuple[Line, ...]
+    nodes: tuple[PlacedNode, ...]
+    lines: tuple[PathLine, ...]
 
 
 _WIDE = {  # with site a active; mirrored with site b
@@ -78,7 +78,7 @@ def picture(nodes: Mapping[str, Node], active: str | None, *, is_wide: bool) -> 
     placed = []
     for name, (x, y, w, h) in places.items():
         place = width - x - w if is_mirrored else x
-        placed.append(Placed(name, nodes[name], place, y, w, h))
+        placed.append(PlacedNode(name, nodes[name], place, y, w, h))
     at = {one.name: one for one in placed}
     lines = _wide_lines(at) if is_wide else _narrow_lines(at)
     first, second = ("b", "a") if active == "b" else ("a", "b")
@@ -95,12 +95,12 @@ def _boxes(first: str, second: str, active: str | None, *, is_mirrored: bool, is
     )
 
 
-def _side(one: Placed, other: Placed) -> tuple[int, int]:
+def _side(one: PlacedNode, other: PlacedNode) -> tuple[int, int]:
     """The x of the sides of two boxes that look at each other."""
     return (one.x + one.w, other.x) if one.x < other.x else (one.x, other.x + other.w)
 
 
-def _wide_lines(at: Mapping[str, Placed]) -> tuple[Line, ...]:
+def _wide_lines(at: Mapping[str, PlacedNode]) -> tuple[PathLine, ...]:
     def across(one: str, other: str, y: int) -> str:
         begin, end = _side(at[one], at[other])
         return f"M{begin} {y}H{end}"
@@ -114,26 +114,28 @@ def _wide_lines(at: Mapping[str, Placed]) -> tuple[Line, ...]:
     begin_y, top = gateway.y, 22
     over = f"M{middle} {begin_y}V{top}H{at['remote'].middle}V{at['remote'].y}"
     return (
-        Line(across("client", "gateway", gateway.y + gateway.h // 2), at["client"].node.level),
-        Line(bent("gateway", "wal"), at["wal"].node.level), Line(over, at["remote"].node.level),
-        Line(bent("gateway", "storage"), at["storage"].node.level),
-        Line(across("storage", "shipping", 222), at["shipping"].node.level),
-        Line(across("shipping", "copy", 222), at["shipping"].node.level),
+        PathLine(across("client", "gateway", gateway.y + gateway.h // 2), at["client"].node.level),
+        PathLine(bent("gateway", "wal"), at["wal"].node.level), PathLine(over, at["remote"].node.level),
+        PathLine(bent("gateway", "storage"), at["storage"].node.level),
+        PathLine(across("storage", "shipping", 222), at["shipping"].node.level),
+        PathLine(across("shipping", "copy", 222), at["shipping"].node.level),
     )
 
 
-def _narrow_lines(at: Mapping[str, Placed]) -> tuple[Line, ...]:
+def _narrow_lines(at: Mapping[str, PlacedNode]) -> tuple[PathLine, ...]:
     def down(one: str, other: str) -> str:
         return f"M{at[one].middle} {at[one].y + at[one].h}V{at[other].y}"
 
     gateway, remote = at["gateway"], at["remote"]
     begin = _side(gateway, remote)[0]
     return (
-        Line(down("client", "gateway"), at["client"].node.level), Line(down("gateway", "wal"), at["wal"].node.level),
-        Line(f"M{begin} {gateway.y + gateway.h // 2}H{remote.middle}V{remote.y}", remote.node.level),
-        Line(down("wal", "storage"), at["storage"].node.level),
-        Line(f"M{at['wal'].middle} {at['shipping'].y + 32}H{_side(at['wal'], at['shipping'])[1]}", at["shipping"].node.level),
-        Line(down("shipping", "copy"), at["shipping"].node.level),
+        PathLine(down("client", "gateway"), at["client"].node.level), PathLine(down("gateway", "wal"), at["wal"].node.level),
+        PathLine(f"M{begin} {gateway.y + gateway.h // 2}H{remote.middle}V{remote.y}", remote.node.level),
+        PathLine(down("wal", "storage"), at["storage"].node.level),
+        PathLine(
+            f"M{at['wal'].middle} {at['shipping'].y + 32}H{_side(at['wal'], at['shipping'])[1]}", at["shipping"].node.level
+        ),
+        PathLine(down("shipping", "copy"), at["shipping"].node.level),
     )
 
 

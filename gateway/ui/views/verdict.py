@@ -23,7 +23,7 @@ _KINDS_OF_CHANGE = {AdviceKind.FAILOVER: "failover", AdviceKind.DEGRADE: "degrad
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class VerdictLine:
     """`level`: ok, info, warn or bad. `link`: the page where it can be done; empty: none. `more`: what else is to be known."""
 
     level: str
@@ -37,7 +37,7 @@ class Verdict:
 
 def verdict(
     advice: Advice | None, blockers: Sequence[str], running: tuple[str, OperationDocument] | None, *, is_advised: bool
-) -> Verdict:
+) -> VerdictLine:
     """`is_advised`: whoever looks may see the advice, which also names who saw what."""
     if running is not None:
         return _running(*running)
@@ -45,24 +45,24 @@ def verdict(
         return _advised(advice)
     if blockers:
         command = words.command_in(blockers[0])
-        return Verdict("warn", blockers[0], command)
+        return VerdictLine("warn", blockers[0], command)
     if is_advised and advice is None:
-        return Verdict("info", "Both sites are looked at for the first time")
-    return Verdict("ok", "All is well: there is nothing to do")
+        return VerdictLine("info", "Both sites are looked at for the first time")
+    return VerdictLine("ok", "All is well: there is nothing to do")
 
 
-def _running(site: str, operation: OperationDocument) -> Verdict:
+def _running(site: str, operation: OperationDocument) -> VerdictLine:
     step = next((one for one in operation.steps if one.state == "running"), None)
     to = f" to site {operation.to}" if operation.to and operation.kind in ("switchover", "failover") else ""
     at = f": {step.name}, {step.what}" if step is not None else ""
     aborting = "is being given up" if operation.aborting else "is under way"
-    return Verdict(
+    return VerdictLine(
         "info", f"A {operation.kind}{to} {aborting} at site {site}{at}", f"twinlog history {operation.id}",
         f"/ui/change?{urlencode({'operation': operation.id})}", "Follow it",
     )
 
 
-def _advised(advice: Advice) -> Verdict:
+def _advised(advice: Advice) -> VerdictLine:
     kind = _KINDS_OF_CHANGE.get(advice.kind, "")
     link, text = (f"/ui/change?{urlencode({'kind': kind})}", f"Look at the {kind}") if kind else ("", "")
     if not kind and advice.id == "plan":
@@ -73,4 +73,4 @@ def _advised(advice: Advice) -> Verdict:
     elif advice.held_s:
         pending = f"seen for {words.duration(advice.held_s)}"
     headline = advice.reason[:1].upper() + advice.reason[1:]
-    return Verdict(_LEVELS[advice.kind], headline, advice.command, link, text, advice.evidence, pending)
+    return VerdictLine(_LEVELS[advice.kind], headline, advice.command, link, text, advice.evidence, pending)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from gateway.service.documents import ClusterDocument
 from gateway.ui import words
 from gateway.ui.looks import SiteLook
-from gateway.ui.rates import Latency, Rates
+from gateway.ui.rates import Latency, SiteRates
 from gateway.ui.watch import PairSeen, Side
 
 
@@ -29,7 +29,7 @@ _SHIPPING = {
     "following": ("ok", "follows"), "loading": ("warn", "is filled"), "diverged": ("bad", "diverged"),
     "busy": ("warn", "is busy"), "refused": ("bad", "refuses"), "unreachable": ("bad", "unreachable"),
 }
-_NONE = Rates(1.0)
+_NONE = SiteRates(1.0)
 
 
 def write_path(seen: PairSeen, active: str | None, *, is_advised: bool) -> dict[str, Node]:
@@ -49,7 +49,7 @@ def _other_of(seen: PairSeen, active: str | None) -> str:
     return seen.other if active in (None, seen.site) else seen.site
 
 
-def _client(look: SiteLook | None, found: Rates, *, is_measured: bool) -> Node:
+def _client(look: SiteLook | None, found: SiteRates, *, is_measured: bool) -> Node:
     figure = f"{words.rate(found.writes)} writes/s" if is_measured and found.writes is not None else ""
     if look is None:
         return Node("clients", "unknown", "unknown")
@@ -78,7 +78,7 @@ def _has_epoch(look: SiteLook) -> bool:
     return str(look.cluster.role) in ("ACTIVE", "DOWNGRADE_ACTIVE", "DRAINING")
 
 
-def _wal(look: SiteLook | None, found: Rates) -> Node:
+def _wal(look: SiteLook | None, found: SiteRates) -> Node:
     if look is None:
         return Node("WAL", "unknown", "unknown")
     if _error(look.cluster, "local log") is not None:
@@ -88,7 +88,7 @@ def _wal(look: SiteLook | None, found: Rates) -> Node:
     return Node("WAL", "ok", "synced", _p50(found.local))
 
 
-def _remote(look: SiteLook | None, found: Rates) -> Node:
+def _remote(look: SiteLook | None, found: SiteRates) -> Node:
     if look is None:
         return Node("remote log", "unknown", "unknown")
     remote, detail = look.cluster.remote_log, look.cluster.mode_detail

@@ -1,4 +1,4 @@
-"""Rates between two looks."""
+"""SiteRates between two looks."""
 
 from __future__ import annotations
 
