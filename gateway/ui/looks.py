@@ -6,7 +6,6 @@ histogram is its counts by the bounds of gateway/service/histogram.py, so that t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
 from typing import TypeVar
 
@@ -104,20 +103,9 @@ class Logs(Struct, frozen=True):
     kept_error: str | None
 
 
-<<<<<<< HEAD
-KINDS: Mapping[What, type[Struct]] = {
-    "now": SiteLook, "view": SiteView, "checks": ChecksDocument, "operations": Operations, "epochs": Epochs, "logs": Logs,
-}
-
-
 def split(figures: Figures) -> tuple[dict[str, float], dict[str, Counts]]:
     """Returns the plain figures, and the histograms as counts. Those that have labels are left out: the document has them."""
     plain = {name: float(value) for name, value in figures.items() if isinstance(value, float | int)}
-=======
-def split(figures: Mapping[str, float | Histogram]) -> tuple[dict[str, float], dict[str, Counts]]:
-    """Returns the plain figures, and the histograms as counts."""
-    plain = {name: value for name, value in figures.items() if not isinstance(value, Histogram)}
->>>>>>> w-page
     durations = {name: counted(value) for name, value in figures.items() if isinstance(value, Histogram)}
     return plain, durations
 
