@@ -21,7 +21,7 @@ class Behind(NamedTuple):
     bytes: int
 
 
-class _Mark(NamedTuple):
+class _LagMark(NamedTuple):
     seq: int
     at_s: float
     bytes: int
@@ -31,7 +31,7 @@ class LagMarks:
     """The marks of an epoch that begins behind `seq`, at `now_s` of a monotonic clock."""
 
     def __init__(self, seq: int, now_s: float) -> None:
-        self._marks = [_Mark(seq, now_s, 0)]
+        self._marks = [_LagMark(seq, now_s, 0)]
         self._apart_s = APART_S
         self._seq, self._bytes = seq, 0
 
@@ -40,7 +40,7 @@ class LagMarks:
         self._seq, self._bytes = seq, self._bytes + size_bytes
         if now_s - self._marks[-1].at_s < self._apart_s:
             return
-        self._marks.append(_Mark(seq, now_s, self._bytes))
+        self._marks.append(_LagMark(seq, now_s, self._bytes))
         if len(self._marks) > MARKS_MAX:
             del self._marks[1:-1:2]
             self._apart_s *= 2
