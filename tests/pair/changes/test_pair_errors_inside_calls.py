@@ -150,5 +150,6 @@ async def test_no_part_of_a_site_that_works_by_itself_ends_in_silence(tmp_path: 
         for key in range(3):
             await put(pair, "a", key, "x")
         await pair.until(lambda: caught_up(pair, "a", "b"))
-        tasks = [task for one in pair.running.values() for task in one.supervisor._tasks] + epoch(pair, "a")._tasks
+        tasks = [task for one in pair.running.values() for task in one.supervisor._tasks]
+        tasks += epoch(pair, "a")._tasks.values()
         assert [task for task in tasks if task.cancelled()] == []
