@@ -112,8 +112,10 @@ class Harness:
         self.nemesis = Nemesis(stage, self.now_s, self._happened)
         self.workload = WORKLOADS[plan.workload](Random(f"{plan.seed} workload"))
         known = self.sites.credentials
-        shown = {} if known is None else {"tls": known.tls, "token": known.of_clients}
-        self.traffic = Traffic(plan, self.workload, self.sites.client_urls, self.recorder, self.now_s, **shown)  # type: ignore[arg-type]
+        self.traffic = Traffic(
+            plan, self.workload, self.sites.client_urls, self.recorder, self.now_s,
+            tls=None if known is None else known.tls, token=None if known is None else known.of_clients,
+        )
         self.sampler = Sampler(self.sites, self.now_s, lambda: self.traffic.acknowledged, self.recorder.note)
 
     def now_s(self) -> float:

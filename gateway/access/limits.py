@@ -34,17 +34,15 @@ class Budget:
     __slots__ = ("_at_s", "_bytes", "_limits", "_requests", "running")
 
     def __init__(self, limits: LimitSettings, now_s: float) -> None:
+        self.running = 0
+        self.apply(limits, now_s)
+
+    def apply(self, limits: LimitSettings, now_s: float) -> None:
+        """These limits from now on, with a burst of theirs; requests under way stay counted."""
         self._limits = limits
         self._at_s = now_s
         self._requests = max(1.0, limits.requests_per_s * BURST_S)
         self._bytes = limits.bytes_per_s * BURST_S
-        self.running = 0
-
-    def apply(self, limits: LimitSettings, now_s: float) -> None:
-        """Other limits from now on, with a burst of theirs; requests under way stay counted."""
-        running = self.running
-        self.__init__(limits, now_s)  # type: ignore[misc]
-        self.running = running
 
     def wait_s(self, now_s: float) -> float:
         """Returns how long it is until the next request is let in, as far as rates decide; 0: now."""

@@ -78,6 +78,7 @@ from twinlog.errors import Conflict, DfsError, PeerError, Refused, Unavailable
 IMAGE_ATTEMPTS = 50
 _ids = itertools.count(1)
 OTHER = {"a": "b", "b": "a"}
+REGISTER_DEADLINE_S = 30.0  # a register that does not answer is a fault that a test makes; a busy disk is none
 BY_ITSELF = ("rejoin", "restart")  # what a site begins without a command
 _T = TypeVar("_T")
 
@@ -243,7 +244,7 @@ class Pair:
 
     def _coordinator(self, name: str, clock: Clock, own: Any, peer: Any, met: PairState | None) -> Coordinator:
         if self.has_coordinator:
-            sql = SqlCoordinator(f"sqlite:///{self.root / self.coordinator}", "test", clock)
+            sql = SqlCoordinator(f"sqlite:///{self.root / self.coordinator}", "test", clock, REGISTER_DEADLINE_S)
             return FaultyCoordinator(sql, self.faults[name])
         on_two = DfsCoordinator(
             site=name, peer=OTHER[name], own_dfs=own, peer_dfs=peer, layout=RemoteLayout("test"), initial_active="a",

@@ -25,6 +25,7 @@ from uvicorn.server import ServerState
 
 from chaos.fuzz.pair import Pair, write_token_file
 from chaos.fuzz.target import Target
+from chaos.fuzz.wire import Wire
 from gateway.http.hot_path import hot_protocol
 from gateway.http.protocol import ConnectionLimits
 from gateway.tls.contexts import public_context
@@ -73,50 +74,6 @@ def targets() -> list[Target]:
         Target("a port that speaks TLS", _hello, edge.sniffed),
         Target("HTTP inside TLS", _conversation, edge.inside_tls),
     ]
-
-
-class Wire(asyncio.Transport):
-    """A transport in memory. `written`: what the site sent."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.written = bytearray()
-        self.protocol: Any = None
-        self.closed = self.paused = False
-
-    def write(self, data: Any) -> None:
-        assert not self.closed, "something is written to a closed connection"
-        self.written += data
-
-    def close(self) -> None:
-        self.closed = True
-
-    def abort(self) -> None:
-        self.closed = True
-
-    def is_closing(self) -> bool:
-        return self.closed
-
-    def can_write_eof(self) -> bool:
-        return False
-
-    def get_write_buffer_size(self) -> int:
-        return 0
-
-    def is_reading(self) -> bool:
-        return not self.paused
-
-    def pause_reading(self) -> None:
-        self.paused = True
-
-    def resume_reading(self) -> None:
-        self.paused = False
-
-    def set_protocol(self, protocol: Any) -> None:
-        self.protocol = protocol
-
-    def get_extra_info(self, name: str, default: Any = None) -> Any:
-        return ("127.0.0.1", 5) if name == "peername" else default
 
 
 class Edge:

@@ -31,7 +31,7 @@ DAYS = 30
 OF_OPERATORS = ("operator", "auditor", "metrics", "reader:*")
 OF_CLIENTS = ("reader:*", "writer:*", "admin:*")
 CLIENTS = "clients"
-READ_AGAIN_S = 2.0  # sites look at the tokens each second, and clients at theirs
+READ_AGAIN_S = 2.0  # clients look at theirs each second
 IN_EFFECT_S = 10.0  # sites look at theirs each second; a machine that is busy may take longer
 POLL_S = 0.1
 
@@ -47,8 +47,9 @@ class Credentials:
         issuer.make_ca(PAIR, DAYS)
         for site in ("a", "b"):
             issuer.make_site(PAIR, site, HOSTS, DAYS)
-        self._token(IDENTITY, OF_OPERATORS, folder / TOKEN, wait_s=0.0)
-        self._client_token = self._new_client_token(wait_s=0.0)
+        _give(folder / TOKEN, self._granted(IDENTITY, OF_OPERATORS))
+        self._client_token = self._granted_to_clients()
+        _give(self._client_file, self._client_token)
 
     @property
     def tls(self) -> Tls:
@@ -66,21 +67,15 @@ class Credentials:
     def _client_file(self) -> Path:
         return self._folder / f"{CLIENTS}.token"
 
-    def _token(self, name: str, grants: tuple[str, ...], file: Path, wait_s: float = READ_AGAIN_S) -> str:
+    def _granted(self, name: str, grants: tuple[str, ...]) -> str:
         token = new_token()
         with changing(self._folder / TOKENS) as (tokens, store):
             store(with_token(tokens, name, token, grants, datetime.now(UTC), None))
-        time.sleep(wait_s)  # whoever shows it before the sites know it is refused
-        new = file.with_name(f".{file.name}")
-        new.touch(OWNER_ONLY)
-        new.write_text(f"{token}\n", encoding="ascii")
-        new.replace(file)
-        time.sleep(wait_s)  # and whoever shows the one before it, once that is revoked
         return token
 
-    def _new_client_token(self, wait_s: float = READ_AGAIN_S) -> str:
+    def _granted_to_clients(self) -> str:
         self._made += 1
-        return self._token(f"{CLIENTS}-{self._made}", OF_CLIENTS, self._client_file, wait_s)
+        return self._granted(f"{CLIENTS}-{self._made}", OF_CLIENTS)
 
     # ---- under load
     def renew(self, site: str, url: str) -> str:
@@ -94,18 +89,25 @@ class Credentials:
     def change_token(self, urls: Mapping[str, str]) -> str:
         """A new token for the clients, and the old one is revoked. Returns what came of it."""
         old, name = self._client_token, f"{CLIENTS}-{self._made}"
-        self._client_token = self._new_client_token()
+        self._client_token = self._granted_to_clients()
+        if left := self._sites_where(_takes, self._client_token, urls):
+            return self._find(f"Site {' and '.join(left)} refuses a token {IN_EFFECT_S:.0f} s after it was granted.")
+        _give(self._client_file, self._client_token)
+        time.sleep(READ_AGAIN_S)  # what a client holds is not seen from outside: an operator waits like this, too
         with changing(self._folder / TOKENS) as (tokens, store):
             store(without_token(tokens, name))
-        with_old = {site: Sites({site: url}, tls=self.tls, token=old) for site, url in urls.items()}
-        try:
-            left = [site for site, asked in with_old.items() if not _until(partial(_refuses, asked, site))]
-        finally:
-            for asked in with_old.values():
-                asked.close()
-        if left:
+        if left := self._sites_where(_refuses, old, urls):
             return self._find(f"Site {' and '.join(left)} takes a token {IN_EFFECT_S:.0f} s after it was revoked.")
         return f"{name} is revoked: {' and '.join(urls)} refuse it"
+
+    def _sites_where(self, wanted: Callable[[Sites, str], bool], token: str, urls: Mapping[str, str]) -> list[str]:
+        """Returns the sites that do not come to do with the token what is wanted."""
+        asked = {site: Sites({site: url}, tls=self.tls, token=token) for site, url in urls.items()}
+        try:
+            return [site for site, one in asked.items() if not _until(partial(wanted, one, site))]
+        finally:
+            for one in asked.values():
+                one.close()
 
     def _shown_at(self, url: str) -> int:
         """The serial number of the certificate at an address; 0: nobody shows one."""
@@ -124,6 +126,22 @@ class Credentials:
     def _find(self, told: str) -> str:
         self.broken.append(told)
         return told
+
+
+def _give(file: Path, token: str) -> None:
+    """Puts a token where those who show it read it."""
+    new = file.with_name(f".{file.name}")
+    new.touch(OWNER_ONLY)
+    new.write_text(f"{token}\n", encoding="ascii")
+    new.replace(file)
+
+
+def _takes(asked: Sites, site: str) -> bool:
+    try:
+        asked.ask(site, "GET", "/v1/cluster")
+    except TwinlogError:
+        return False
+    return True
 
 
 def _refuses(asked: Sites, site: str) -> bool:

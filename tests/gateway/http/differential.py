@@ -26,6 +26,7 @@ from typing import Any, ClassVar
 import uvicorn
 from uvicorn.server import ServerState
 
+from chaos.fuzz.wire import Wire
 from gateway.access.gate import Gate
 from gateway.access.limits import LimitSettings
 from gateway.access.token_file import TokenFile
@@ -45,41 +46,6 @@ PACED = "hot one by one"
 CHANGE_EVERY = 20  # conversations: then the file of tokens changes
 NOW = datetime(2026, 11, 24, 12, tzinfo=UTC)
 SETTINGS = HttpSettings(allowed_hosts=("door.example",), cors_origins=("https://app.example",))
-
-
-class Wire:
-    """A transport in memory: it keeps what is written, and says whether more may be read."""
-
-    def __init__(self) -> None:
-        self.written = bytearray()
-        self.closed = self.paused = False
-
-    def write(self, data: bytes) -> None:
-        assert not self.closed, "something is written to a closed connection"
-        self.written += data
-
-    def close(self) -> None:
-        self.closed = True
-
-    abort = close
-
-    def is_closing(self) -> bool:
-        return self.closed
-
-    def can_write_eof(self) -> bool:
-        return False
-
-    def is_reading(self) -> bool:
-        return not self.paused
-
-    def pause_reading(self) -> None:
-        self.paused = True
-
-    def resume_reading(self) -> None:
-        self.paused = False
-
-    def get_extra_info(self, name: str, default: Any = None) -> Any:
-        return default
 
 
 class Door:

@@ -23,6 +23,8 @@ from tests.armed_failpoints import ArmedFailpoints, Crash
 from tests.switchover.operations.plan_world import EVERY_POINT, NAMES, UNDO_POINTS, Gate, World, failing, start, states
 from twinlog.errors import Refused, Unavailable
 
+DEADLINE_S = 60.0  # how busy the disk is decides nothing here
+
 
 @pytest.fixture
 def world() -> World:
@@ -31,7 +33,7 @@ def world() -> World:
 
 async def crash(folder: Path, world: World, point: str, act: Callable[[Executor], Awaitable[Any]]) -> None:
     """A process that dies at `point` while it does `act`; its journal stays as it was on the disk."""
-    journal = SqlJournal(f"sqlite:///{folder}/journal.db")
+    journal = SqlJournal(f"sqlite:///{folder}/journal.db", DEADLINE_S)
     executor = Executor(journal, SystemClock(), world.plan, ArmedFailpoints(point))
     await act(executor)
     live = executor._live
@@ -43,7 +45,7 @@ async def crash(folder: Path, world: World, point: str, act: Callable[[Executor]
 
 
 def reopened(folder: Path, world: World) -> tuple[Executor, Journal]:
-    journal = SqlJournal(f"sqlite:///{folder}/journal.db")
+    journal = SqlJournal(f"sqlite:///{folder}/journal.db", DEADLINE_S)
     return Executor(journal, SystemClock(), world.plan, Failpoints()), journal
 
 
@@ -148,7 +150,7 @@ KILLED = """
 
     async def main():
         die = ArmedFailpoints(f"plan.failover.{point}", die=lambda name: os._exit(70))
-        executor = Executor(SqlJournal(f"sqlite:///{folder}/journal.db"), SystemClock(), plan, die)
+        executor = Executor(SqlJournal(f"sqlite:///{folder}/journal.db", 60.0), SystemClock(), plan, die)
         found = await executor.operations()
         if found:
             print(found[0].state, [step.state for step in found[0].steps])
