@@ -19,6 +19,7 @@ from twinlog.errors import EngineFailed, HistoryNotHeld, Overloaded
 
 SNAPSHOTS_MAX = 8
 SNAPSHOT_IDLE_S = 60.0
+SNAPSHOT_KEPT_S = 5.0  # one that was idle for longer gives way to a new one: whoever goes through pages asks sooner
 SNAPSHOT_LIFE_S = 600.0
 
 
@@ -53,7 +54,9 @@ class ScanSnapshots:
     """Snapshots of one site's storage that the pages of scans share, each by an id which another process never gives.
 
     At most SNAPSHOTS_MAX, since each keeps files and memory of the database; each for SNAPSHOT_IDLE_S behind its last use, and
-    for SNAPSHOT_LIFE_S altogether. `within`: the epoch's lease, or None for reads that may be stale; another one ends it.
+    for SNAPSHOT_LIFE_S altogether. Where all are taken, the one that was idle for longest gives way to a new one: scans that
+    nobody ends, each with the first rows of many, bar nobody for longer than SNAPSHOT_KEPT_S. `within`: the epoch's lease, or
+    None for reads that may be stale; another one ends it.
     """
 
     def __init__(self, engine: StorageEngine, new_id: Callable[[], str]) -> None:
@@ -63,7 +66,7 @@ class ScanSnapshots:
 
     async def open(self, within: object) -> str:
         """Returns the id of a new snapshot, of this moment. Raises Overloaded."""
-        if len(self._held) + self._opening >= SNAPSHOTS_MAX:
+        if len(self._held) + self._opening >= SNAPSHOTS_MAX and not self._gives_way():
             raise Overloaded(
                 f"{SNAPSHOTS_MAX} scans with snapshot=true are under way at this site: try again, or scan without",
                 retry_after_s=1,
@@ -77,6 +80,17 @@ class ScanSnapshots:
         held = self._held[number] = _HeldSnapshot(snapshot, within, asyncio.get_running_loop().time() + SNAPSHOT_LIFE_S)
         self._wait_idle(number, held)
         return number
+
+    def _gives_way(self) -> bool:
+        """Lets the snapshot go that was idle for longest, if that is long enough."""
+        idle = {number: held.idle_since for number, held in self._held.items() if not held.uses}
+        if not idle:
+            return False
+        longest = min(idle, key=lambda number: idle[number])
+        if asyncio.get_running_loop().time() - idle[longest] < SNAPSHOT_KEPT_S:
+            return False
+        self.release(longest)
+        return True
 
     async def scan(
         self, number: str, within: object, table: int, start: bytes | None, end: bytes | None, *, reverse: bool, limit: int
@@ -106,6 +120,7 @@ class ScanSnapshots:
 
     def _wait_idle(self, number: str, held: _HeldSnapshot) -> None:
         loop = asyncio.get_running_loop()
+        held.idle_since = loop.time()
         if held.timer is not None:
             held.timer.cancel()
         held.timer = loop.call_at(min(loop.time() + SNAPSHOT_IDLE_S, held.ends_at), self._idle, number, held)
@@ -121,6 +136,7 @@ class _HeldSnapshot:
     def __init__(self, snapshot: Snapshot, within: object, ends_at: float) -> None:
         self.snapshot, self.within, self.ends_at = snapshot, within, ends_at
         self.uses = 0
+        self.idle_since = 0.0  # by the event loop; as long as it is in use, of before
         self.timer: asyncio.TimerHandle | None = None
 
 

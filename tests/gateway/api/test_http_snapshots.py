@@ -129,6 +129,30 @@ async def test_snapshots_are_few(plain: DoorClient) -> None:
     await _page(plain, limit=1)
 
 
+async def test_scans_that_nobody_ends_bar_no_other_for_long(plain: DoorClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    await _write(plain, "upsert", range(3))
+    pages = [await _page(plain, limit=1) for _ in range(as_of.SNAPSHOTS_MAX)]
+    await _page(plain, limit=1, page_token=pages[0]["next_page_token"])
+    monkeypatch.setattr(as_of, "SNAPSHOT_KEPT_S", 0.0)
+    await _page(plain, limit=1)
+    assert _held(plain) == as_of.SNAPSHOTS_MAX
+    answer = await plain.http.get(ROWS, params={"snapshot": "true", "limit": 1, "page_token": pages[1]["next_page_token"]})
+    assert "anew" in problem(answer, 410, "history-not-held")["detail"], "this one was idle for longest"
+    await _page(plain, limit=5, page_token=pages[0]["next_page_token"])
+
+
+async def test_a_snapshot_in_use_gives_way_to_nobody(plain: DoorClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    await _write(plain, "upsert", range(3))
+    for _ in range(as_of.SNAPSHOTS_MAX):
+        await _page(plain, limit=1)
+    monkeypatch.setattr(as_of, "SNAPSHOT_KEPT_S", 0.0)
+    for held in plain.service.snapshots._held.values():
+        held.uses += 1
+    problem(await plain.http.get(ROWS, params={"snapshot": "true", "limit": 1}), 429, "overloaded")
+    for held in plain.service.snapshots._held.values():
+        held.uses -= 1
+
+
 async def test_what_names_two_moments_is_refused(plain: DoorClient) -> None:
     version = (await plain.put("UA,1", {}))["version"]
     answer = await plain.http.get(ROWS, params={"snapshot": "true", "as_of": version})
