@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import logging
 import sys
 from collections.abc import Iterator
 from itertools import count
@@ -43,6 +45,26 @@ def every_answer_is_documented() -> Iterator[None]:
         faults = [*documented.faults]
         documented.faults.clear()
         assert not faults
+
+
+@pytest.fixture(autouse=True)
+def the_process_is_as_it_was() -> Iterator[None]:
+    """Every test fails that leaves this process silenced, or without garbage collection: the next one would judge on less."""
+    before = _of_the_process()
+    yield
+    assert _of_the_process() == before
+
+
+def _of_the_process() -> dict[str, object]:
+    return {
+        "garbage collection": gc.isenabled(),
+        "the hook of what cannot be raised": sys.unraisablehook,
+        "logging is disabled up to level": logging.root.manager.disable,
+        "filters of loggers": {
+            name: tuple(logger.filters) for name, logger in logging.root.manager.loggerDict.items()
+            if isinstance(logger, logging.Logger) and logger.filters
+        },
+    }
 
 
 @pytest.fixture(scope="session")

@@ -67,7 +67,7 @@ def run(target: Target, inputs: int, seed: int, *, first: int = 0, seen: Callabl
     report = Report(target.name)
     corpus = corpus_of(target, seed)
     before_kib = peak_kib()
-    with _bounded():
+    with _bounded(), closing_down(target):
         for number in range(first, first + inputs):
             data = drawn(target, corpus, seed, number)
             signal.setitimer(signal.ITIMER_VIRTUAL, STEP_S)
@@ -82,6 +82,15 @@ def run(target: Target, inputs: int, seed: int, *, first: int = 0, seen: Callabl
             if not number & 0xFFF:
                 seen(report.inputs)
     return report
+
+
+@contextmanager
+def closing_down(target: Target) -> Iterator[None]:
+    """Ends the target inside of the bounds: what it keeps began in them."""
+    try:
+        yield
+    finally:
+        target.end()
 
 
 def peak_kib() -> int:

@@ -14,11 +14,15 @@ def as_it_is(data: bytes) -> bytes:
     return data
 
 
+def nothing() -> None:
+    pass
+
+
 @dataclass(frozen=True, slots=True)
 class Target:
     """`made` makes a valid input. `read` reads one, and raises one of `refusals` for what is none. `again`: the bytes of what
     was read, where reading them must give an equal value. `repair` corrects checksums, so that a change comes past them.
-    `structure`: json or msgpack, where the input is that."""
+    `structure`: json or msgpack, where the input is that. `end` lets go what `read` keeps from one input to the next."""
 
     name: str
     made: Callable[[Random], bytes]
@@ -27,6 +31,7 @@ class Target:
     again: Callable[[Any], bytes] | None = None
     repair: Callable[[bytes], bytes] = as_it_is
     structure: str = ""
+    end: Callable[[], None] = nothing
 
 
 def driven(coroutine: Coroutine[Any, Any, T]) -> T:

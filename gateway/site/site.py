@@ -257,7 +257,7 @@ class Site:
         log.warning("epoch ended", epoch=self.active_epoch.epoch, code=error.code, detail=error.message)
         self.event(Event.MET_HIGHER_EPOCH if fenced else Event.HALTED, f"{error.code}: {error.message}")
         if not fenced:
-            self.waiting_for = f"the operator to fix: {error.message}"
+            self.waiting_for = f"its restart: {error.message}"  # the supervisor begins it, or says what it waits for instead
         self._ending = asyncio.get_running_loop().create_task(self._end(error))
 
     async def _end(self, error: TwinlogError) -> None:

@@ -7,13 +7,12 @@ statuses, the connection comes to rest, and once it is lost the server holds not
 from __future__ import annotations
 
 import asyncio
-import atexit
 import functools
 import gzip
 import ssl
 import tempfile
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
@@ -69,22 +68,24 @@ STATUSES = {
 def targets() -> list[Target]:
     edge = Edge()
     return [
-        Target("HTTP", _conversation, edge.plain),
-        Target("HTTP with a token", _authorised, edge.guarded),
-        Target("a port that speaks TLS", _hello, edge.sniffed),
-        Target("HTTP inside TLS", _conversation, edge.inside_tls),
+        Target("HTTP", _conversation, edge.plain, end=edge.end),
+        Target("HTTP with a token", _authorised, edge.guarded, end=edge.end),
+        Target("a port that speaks TLS", _hello, edge.sniffed, end=edge.end),
+        Target("HTTP inside TLS", _conversation, edge.inside_tls, end=edge.end),
     ]
 
 
 class Edge:
-    """The doors of a pair, which is made anew now and then."""
+    """The doors of a pair, which is made anew now and then. A pair silences the process: so it must not outlive `end`."""
 
     def __init__(self) -> None:
-        self._folder = Path(tempfile.mkdtemp(prefix="twinlog-fuzz-"))
-        write_token_file(self._folder / "tokens.json")
+        self._held = ExitStack()
         self._pair: Pair | None = None
         self._inputs = 0
-        atexit.register(self._let_go)
+
+    def end(self) -> None:
+        self._pair = None
+        self._held.close()
 
     def plain(self, data: bytes) -> list[int]:
         return self._converse(data, "open", lambda kind: kind)
@@ -124,14 +125,11 @@ class Edge:
     def _open_pair(self) -> Pair:
         self._inputs += 1
         if self._pair is None or self._inputs % PAIR_INPUTS == 0 or not self._pair.is_serving or self._pair.internal:
-            self._let_go()
-            self._pair = Pair(self._inputs, self._folder).__enter__()
+            self.end()
+            folder = Path(self._held.enter_context(tempfile.TemporaryDirectory(prefix="twinlog-fuzz-")))
+            write_token_file(folder / "tokens.json")
+            self._pair = self._held.enter_context(Pair(self._inputs, folder))
         return self._pair
-
-    def _let_go(self) -> None:
-        if self._pair is not None:
-            self._pair.__exit__(None, None, None)
-            self._pair = None
 
 
 @functools.lru_cache(maxsize=8)

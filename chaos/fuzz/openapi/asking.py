@@ -86,10 +86,10 @@ class Asking:
         with TemporaryDirectory(prefix="twinlog-fuzz-") as folder:
             self._folder = Path(folder)
             write_token_file(self._folder / "tokens.json")
-            document = self._fresh().document()
-            schema = schemathesis.openapi.from_dict(json.loads(json.dumps(document)))
-            operations: list[Any] = [found.ok() for found in schema.get_all_operations()]  # type: ignore[union-attr]
             try:
+                document = self._fresh().document()
+                schema = schemathesis.openapi.from_dict(json.loads(json.dumps(document)))
+                operations: list[Any] = [found.ok() for found in schema.get_all_operations()]  # type: ignore[union-attr]
                 for operation in operations:
                     if only in operation.label:
                         for mode in (GenerationMode.POSITIVE, GenerationMode.NEGATIVE):
