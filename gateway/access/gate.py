@@ -45,12 +45,10 @@ class _Known:
         self.caller, self.until_s, self.budget = proof.caller, proof.until_s, budget
         self.decided: dict[tuple[str, bytes], bool] = {}
 
-    def may(self, role: str, table: bytes) -> bool:
-        found = self.decided.get((role, table))
-        if found is None:
-            if len(self.decided) >= DECISIONS_MAX:
-                self.decided.clear()
-            found = self.decided[role, table] = self.caller.grants.on(role, table_name(table.decode("latin-1")))
+    def decide(self, role: str, table: bytes) -> bool:
+        if len(self.decided) >= DECISIONS_MAX:
+            self.decided.clear()
+        found = self.decided[role, table] = self.caller.grants.on(role, table_name(table.decode("latin-1")))
         return found
 
 
@@ -124,14 +122,21 @@ class Gate:
     # ---- the hot path
     def hot(self, value: bytes | None, certificates: tuple[str, ...], is_write: bool, table: bytes) -> Budget | None:
         """Returns the budget in which the request is to be counted, if all is known and granted; None: the plain way judges
-        it."""
-        if value is None and not certificates:
+        it. HOT."""
+        if value is not None:
+            known = self._known.get(sha256(value).digest())
+        elif certificates:
+            known = self._known.get(_key(None, certificates))
+        else:
             return None
-        known = self._look(_key(value, certificates))
-        if known is None or not known.may(WRITER if is_write else READER, table):
+        if known is None or (known.until_s is not None and known.until_s <= self._wall_s()):
             return None
+        role = WRITER if is_write else READER
+        granted = known.decided.get((role, table))
+        if granted is None:
+            granted = known.decide(role, table)
         budget = known.budget
-        if budget.is_full() or budget.wait_s(self._now_s()):
+        if not granted or (not budget.is_unlimited and (budget.is_full() or budget.wait_s(self._now_s()))):
             return None
         return budget
 

@@ -31,7 +31,7 @@ class LimitSettings:
 class Budget:
     """The rest that one identity has. Levels fall below zero by what could not be known before: a body in chunks, an answer."""
 
-    __slots__ = ("_at_s", "_bytes", "_limits", "_requests", "running")
+    __slots__ = ("_at_s", "_bytes", "_limits", "_requests", "is_unlimited", "running")
 
     def __init__(self, limits: LimitSettings, now_s: float) -> None:
         self.running = 0
@@ -40,6 +40,7 @@ class Budget:
     def apply(self, limits: LimitSettings, now_s: float) -> None:
         """These limits from now on, with a burst of theirs; requests under way stay counted."""
         self._limits = limits
+        self.is_unlimited = not (limits.requests_per_s or limits.bytes_per_s or limits.concurrent)
         self._at_s = now_s
         self._requests = max(1.0, limits.requests_per_s * BURST_S)
         self._bytes = limits.bytes_per_s * BURST_S
