@@ -68,8 +68,10 @@ class HttpTransport:
                     status, answer = await connection.ask(head, body, reply_bytes_max(method))
                 finally:
                     self._keep(connection)
+        except ssl.SSLError as error:  # it does answer, and one of the two refuses the other
+            raise PeerError(f"there is no TLS with the other site at {self._url} ({tls_words(error)})") from error
         except (OSError, TimeoutError) as error:
-            what = tls_words(error) if isinstance(error, ssl.SSLError) else f"{type(error).__name__}: {words(error)}"
+            what = f"{type(error).__name__}: {words(error)}"
             raise PeerError(f"the other site at {self._url} does not answer ({what})") from error
         if status != 200:
             problem = error_from_problem(status, answer)

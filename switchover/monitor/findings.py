@@ -352,7 +352,7 @@ def _sites(look: PairLook, settings: Thresholds) -> Iterator[Finding]:
         own = view.own
         if view.peer is None and look.view(OTHER[site]) is not None:
             yield _look(f"way-{site}", site, f"site {site} does not reach the gateway of site {OTHER[site]}, which answers the "
-                        f"monitor: repair the network between them, or correct peer.url of site {site}",
+                        f"monitor: repair what its error names, the network, peer.url of site {site}, or the certificates",
                         f"site {site}: {view.peer_error}")
         if own.coordinator_error is not None:
             yield _look(f"coordinator-{site}", site,
