@@ -83,6 +83,7 @@ class RemoteSegments:
         self._releasing: set[asyncio.Task[None]] = set()
         self._unchecked: RemoteSegment | None = None
         self._uncertain: set[str] = set()  # paths whose creation failed, or seemed to
+        self._closing = asyncio.Lock()  # of these: on HDFS a second call of recover_lease may start the recovery anew
 
     async def open_next(self) -> RemoteSegment:
         """A new segment, after whose creation no higher claim was seen. Raises Fenced, DfsError, and LogGap as `check_kept`."""
@@ -151,7 +152,8 @@ class RemoteSegments:
             with suppress(DfsError):  # the proof that follows shows it
                 await writer.close()
         await self._prove_closed(segment)
-        await self._close_uncertain()
+        if not self._closing.locked():  # else another one is at it, and nothing waits for this
+            await self._close_uncertain()
 
     def release_all(self) -> None:
         """Close what can be closed, without waiting for it. The next fence closes the rest."""
@@ -196,9 +198,10 @@ class RemoteSegments:
             return segment
 
     async def _close_uncertain(self) -> None:
-        for path in sorted(self._uncertain):
-            await close_by_recovery(self._dfs, path, self._clock, self._recovery_deadline_s)
-            self._uncertain.discard(path)
+        async with self._closing:
+            for path in sorted(self._uncertain):
+                await close_by_recovery(self._dfs, path, self._clock, self._recovery_deadline_s)
+                self._uncertain.discard(path)
 
     async def _prove_closed(self, segment: RemoteSegment) -> None:
         await close_by_recovery(self._dfs, segment.path, self._clock, self._recovery_deadline_s)
