@@ -15,7 +15,7 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -122,6 +122,20 @@ def _settle() -> None:
     gc.disable()
 
 
+@contextmanager
+def _settled() -> Iterator[None]:
+    """The same, and the process is as it was behind it."""
+    collecting = gc.isenabled()
+    with warnings.catch_warnings():
+        _settle()
+        try:
+            yield
+        finally:
+            gc.unfreeze()
+            if collecting:
+                gc.enable()
+
+
 def _seen(kinds: tuple[str, ...], bug: str, seed: int) -> SeedReport:
     seen = _told(seed, execute(draw(seed, kinds), bug))
     collect()  # its killed tasks are rubbish that only the collector sees, and now it is at hand
@@ -219,11 +233,11 @@ def _all_seen(chosen: argparse.Namespace, began_s: float) -> Iterator[SeedReport
         return chosen.minutes is not None and time.monotonic() - began_s > chosen.minutes * 60
 
     if chosen.jobs == 1:
-        _settle()
-        for seed in seeds:
-            if is_late():
-                return
-            yield work(seed)
+        with _settled():
+            for seed in seeds:
+                if is_late():
+                    return
+                yield work(seed)
         return
     with multiprocessing.get_context("forkserver").Pool(chosen.jobs, _settle) as pool:
         for seen in pool.imap_unordered(work, seeds, CHUNK if chosen.seeds > 4 * CHUNK else 1):
