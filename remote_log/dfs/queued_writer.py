@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 from enum import Enum
 from typing import Any
 
-from storage.disk.workers import GroupWorker
+from storage.disk.workers import GroupWorker, nothing
 from twinlog.errors import DfsError, reason
 
 
@@ -23,15 +24,16 @@ class _Order(Enum):
 
 
 class QueuedWriter:
-    """A DfsWriter; how one DFS appends and closes is up to the class derived from it. `answers`: what an answer comes from."""
+    """A DfsWriter; how one DFS appends and closes is up to the class derived from it. `answers`: what an answer comes from;
+    `at_end`: the last thing that its thread does."""
 
-    def __init__(self, path: str, answers: str, deadline_s: float) -> None:
+    def __init__(self, path: str, answers: str, deadline_s: float, at_end: Callable[[], None] = nothing) -> None:
         self.path = path
         self._answers, self._deadline_s = answers, deadline_s
         self._failure: DfsError | None = None
         self._unsaid: DfsError | None = None  # a failure that no append has reported
         self._closed = False
-        self._worker: GroupWorker[bytes | _Order] = GroupWorker(f"dfs {path}", self._handle)
+        self._worker: GroupWorker[bytes | _Order] = GroupWorker(f"dfs {path}", self._handle, at_end)
         self._outstanding: deque[tuple[float, asyncio.Future[None]]] = deque()
         self._watchdog: asyncio.TimerHandle | None = None
 

@@ -83,7 +83,7 @@ class RemoteSegments:
         self._releasing: set[asyncio.Task[None]] = set()
         self._unchecked: RemoteSegment | None = None
         self._uncertain: set[str] = set()  # paths whose creation failed, or seemed to
-        self._closing = asyncio.Lock()  # of these: on HDFS a second call of recover_lease may start the recovery anew
+        self._closing = asyncio.Lock()  # of these: a DFS may begin a recovery anew with each call
 
     async def open_next(self) -> RemoteSegment:
         """A new segment, after whose creation no higher claim was seen. Raises Fenced, DfsError, and LogGap as `check_kept`."""

@@ -22,14 +22,20 @@ from twinlog.errors import Overloaded
 T = TypeVar("T")
 Item = TypeVar("Item")
 NO_THREAD = "this process cannot start another thread: raise its limit (ulimit -u, TasksMax), or give the machine memory"
+IDLE_MAX = 4  # of a pool
 _End = tuple["asyncio.Future[Any]", Any, "BaseException | None"]
 
 
-class _Thread:
-    """One thread, its inbox, and the way back. The thread starts with the first item and belongs to that event loop."""
+def nothing() -> None:
+    pass
 
-    def __init__(self, name: str) -> None:
-        self._name = name
+
+class _Thread:
+    """One thread, its inbox, and the way back. The thread starts with the first item and belongs to that event loop. `at_end`
+    is the last thing that it does."""
+
+    def __init__(self, name: str, at_end: Callable[[], None] = nothing) -> None:
+        self._name, self._at_end = name, at_end
         self._inbox: SimpleQueue[tuple[asyncio.Future[Any], Any] | None] = SimpleQueue()
         self._ends: deque[_End] = deque()
         self._waking = False
@@ -47,7 +53,7 @@ class _Thread:
         return future
 
     def _start(self) -> asyncio.AbstractEventLoop:
-        thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+        thread = threading.Thread(target=self._live, name=self._name, daemon=True)
         self._loop = loop = asyncio.get_running_loop()
         try:
             thread.start()
@@ -56,6 +62,12 @@ class _Thread:
             raise OSError(errno.EAGAIN, NO_THREAD) from error
         self._thread = thread
         return loop
+
+    def _live(self) -> None:
+        try:
+            self._run()
+        finally:
+            self._at_end()
 
     def _run(self) -> None:
         raise NotImplementedError
@@ -123,6 +135,11 @@ class Worker(_Thread):
             raise Overloaded(f"nothing can be read now: {NO_THREAD}", retry_after_s=1) from error
         return await future
 
+    def end(self) -> None:
+        """The thread ends behind what it was given; nothing waits for that."""
+        self._closed = True
+        self._inbox.put(None)
+
     def _run(self) -> None:
         while (taken := self._inbox.get()) is not None:
             future, fn = taken
@@ -135,13 +152,15 @@ class Worker(_Thread):
 
 
 class HangTolerantPool:
-    """Workers for calls that may hang: each call has one to itself, made when none is idle, `size_max` at most.
+    """Workers for calls that may hang: each call has one to itself, made when none is idle, `size_max` at most. IDLE_MAX of
+    them stay: what hung together leaves no threads behind.
 
     Unlike the threads of a ThreadPoolExecutor, those that hang for ever do not hold up the end of the process.
     """
 
-    def __init__(self, name: str, size_max: int) -> None:
-        self._name = name
+    def __init__(self, name: str, size_max: int, at_end: Callable[[], None] = nothing) -> None:
+        """`at_end`: as a thread's."""
+        self._name, self._at_end = name, at_end
         self._free = asyncio.Semaphore(size_max)
         self._idle: list[Worker] = []
         self._made = 0
@@ -154,7 +173,7 @@ class HangTolerantPool:
             worker = self._idle.pop()
         else:
             self._made += 1
-            worker = Worker(f"{self._name} {self._made}")
+            worker = Worker(f"{self._name} {self._made}", self._at_end)
         try:
             future = worker.submit(fn)
         except OSError:
@@ -163,7 +182,10 @@ class HangTolerantPool:
 
         def ended(done: asyncio.Future[T]) -> None:
             done.exception()  # seen, even when nobody waits for it any more
-            self._idle.append(worker)
+            if len(self._idle) < IDLE_MAX:
+                self._idle.append(worker)
+            else:
+                worker.end()
             self._free.release()
 
         future.add_done_callback(ended)
@@ -178,8 +200,8 @@ class HangTolerantPool:
 class GroupWorker(_Thread, Generic[Item]):
     """Takes everything that is queued at once: one `handle(items)` for all of it, e.g. one disk sync for many appends."""
 
-    def __init__(self, name: str, handle: Callable[[list[Item]], None]) -> None:
-        super().__init__(name)
+    def __init__(self, name: str, handle: Callable[[list[Item]], None], at_end: Callable[[], None] = nothing) -> None:
+        super().__init__(name, at_end)
         self._handle = handle
 
     def put(self, item: Item) -> asyncio.Future[None]:

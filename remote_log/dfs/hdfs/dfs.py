@@ -49,8 +49,8 @@ class HdfsDfs:
         self._settings, self._java = settings, java
         self._owner, self._marks = owner, marks
         self._is_judged = False  # whose the folder is
-        self._crew = HangTolerantPool(f"hdfs {settings.section}", CALLS_MAX)
-        self._looker = Worker(f"hdfs {settings.section} marks")
+        self._crew = HangTolerantPool(f"hdfs {settings.section}", CALLS_MAX, java.leave)
+        self._looker = Worker(f"hdfs {settings.section} marks", java.leave)
         self._login = KeytabLogin(java, settings) if settings.kerberos_keytab is not None else None
         self._connecting = threading.Lock()
         self._connected: Any = None
@@ -349,5 +349,11 @@ class HdfsDfs:
                 running.add_done_callback(lambda done: self._take_back(done, late))
 
     def _take_back(self, done: asyncio.Future[T], late: Callable[[T], None]) -> None:
+        def given_back() -> None:
+            try:
+                late(done.result())
+            finally:
+                self._java.leave()
+
         if done.exception() is None:
-            threading.Thread(target=late, args=(done.result(),), name="hdfs late", daemon=True).start()
+            threading.Thread(target=given_back, name="hdfs late", daemon=True).start()

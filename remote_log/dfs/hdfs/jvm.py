@@ -96,7 +96,8 @@ _started: Java | None = None
 
 class Java:
     """The running machine. Attributes are Java classes by their usual short names. `is_warm`: the classes that every call needs
-    are loaded, for a probe has succeeded (dfs.py)."""
+    are loaded, for a probe has succeeded (dfs.py). A thread becomes one of Java's with its first call, and calls `leave` before
+    it ends: else Java keeps it, with all that it knows by this thread, for as long as the process runs."""
 
     def __init__(self, jpype: Any) -> None:
         self.is_warm = False
@@ -104,6 +105,7 @@ class Java:
         self.bytes = jpype.JArray(jpype.JByte)
         self.direct_buffer = jpype.nio.convertToDirectBuffer
         self.proxy = jpype.JProxy
+        self.leave = jpype.JClass("java.lang.Thread").detach
         self.Throwable = jpype.JClass("java.lang.Throwable")
         self.URI = jpype.JClass("java.net.URI")
         self.EnumSet = jpype.JClass("java.util.EnumSet")

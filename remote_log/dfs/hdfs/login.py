@@ -26,7 +26,7 @@ class KeytabLogin:
 
     def __init__(self, java: Java, settings: HdfsSettings) -> None:
         self._java, self._settings = java, settings
-        self._worker = Worker(f"hdfs {settings.section} login")
+        self._worker = Worker(f"hdfs {settings.section} login", java.leave)
         self._user: Any = None
         self._due_s = 0.0
         self._looking: asyncio.Future[None] | None = None

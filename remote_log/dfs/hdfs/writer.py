@@ -36,7 +36,7 @@ class HdfsDfsWriter(QueuedWriter):
     """One open file: for all that is queued one sync. After a failure the NameNode is asked whose the lease is."""
 
     def __init__(self, path: str, file: HdfsFile, settings: HdfsSettings, java: Java, looker: Worker) -> None:
-        super().__init__(path, f"{settings.where} about {path}", settings.deadline_s)
+        super().__init__(path, f"{settings.where} about {path}", settings.deadline_s, java.leave)
         self._file, self._settings, self._java, self._looker = file, settings, java, looker
         self._file_id = int(file.out.getWrappedStream().getFileId())
         self._mark = mark_of(java, file.full_path, self._file_id)

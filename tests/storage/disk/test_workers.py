@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from storage.disk.workers import GroupWorker, Worker
+from storage.disk.workers import IDLE_MAX, GroupWorker, HangTolerantPool, Worker
 
 
 async def test_results_come_back_in_the_order_of_the_calls() -> None:
@@ -150,3 +150,56 @@ async def test_a_failed_group_fails_all_of_its_items_and_no_later_one() -> None:
     await worker.close()
     assert last.done()
     assert last.exception() is None
+
+
+async def test_a_pool_keeps_few_of_the_threads_that_hung_together() -> None:
+    left: list[str] = []
+    pool = HangTolerantPool("test", 16, lambda: left.append(threading.current_thread().name))
+    hangs, arrived = threading.Event(), threading.Barrier(17)
+
+    def hang() -> threading.Thread:
+        arrived.wait(10)
+        hangs.wait(10)
+        return threading.current_thread()
+
+    running = [await pool.start(hang) for _ in range(16)]
+    await asyncio.to_thread(arrived.wait, 10)  # each has a thread of its own
+    hangs.set()
+    threads = await asyncio.gather(*running)
+    assert len(set(threads)) == 16
+    idle = await names_of_idle(pool)
+    ends = [thread for thread in threads if thread.name not in idle]
+    assert len(ends) == 16 - IDLE_MAX
+    for thread in ends:
+        thread.join(10)
+    assert {thread.name for thread in ends} == set(left), "and each did its last thing"
+    await pool.close()
+    assert not any(thread.is_alive() for thread in threads)
+    assert len(left) == 16
+
+
+async def names_of_idle(pool: HangTolerantPool) -> set[str]:
+    """The names of the threads that the next calls get."""
+    waits, names = threading.Event(), []
+    running = []
+    for _ in range(IDLE_MAX):
+        def named() -> None:
+            names.append(threading.current_thread().name)
+            waits.wait(10)
+        running.append(await pool.start(named))
+    waits.set()
+    await asyncio.gather(*running)
+    return set(names)
+
+
+@pytest.mark.parametrize("kind", ["alone", "in groups"])
+async def test_the_last_thing_of_a_thread_is_done_on_it(kind: str) -> None:
+    left: list[threading.Thread] = []
+
+    def at_end() -> None:
+        left.append(threading.current_thread())
+
+    worker: Worker | GroupWorker[int] = Worker("test", at_end) if kind == "alone" else GroupWorker("test", lambda _: None, at_end)
+    await (worker.submit(lambda: 1) if isinstance(worker, Worker) else worker.put(1))
+    await worker.close()
+    assert [thread.name for thread in left] == ["test"]

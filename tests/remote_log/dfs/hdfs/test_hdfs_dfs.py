@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import jpype  # type: ignore[import-untyped]
 import pytest
 
 from chaos.servers.hdfs_cluster import HdfsCluster
@@ -60,6 +61,19 @@ async def test_large_appends_and_hflush(open_dfs: Open) -> None:
     assert await open_dfs().read("/p/0/s") == b"".join(pieces)
     await writer.close()
     assert await dfs.read("/p/0/s", hdfs_writer.COPY_BYTES, 9) == b"".join(pieces)[hdfs_writer.COPY_BYTES :][:9]
+
+
+async def test_java_keeps_no_thread_of_a_writer_that_is_closed(open_dfs: Open) -> None:
+    """Each file has a thread of its own. A thread that ended as one of Java's, and had not left, would stay there for ever."""
+    counted = jpype.JClass("java.lang.management.ManagementFactory").getThreadMXBean()
+    dfs, before = open_dfs(), 0
+    for number in range(24):
+        if number == 4:  # by now Hadoop's own threads are there
+            before = int(counted.getThreadCount())
+        writer = await dfs.create(f"/p/0/{number}")
+        await writer.append(b"x")
+        await writer.close()
+    assert int(counted.getThreadCount()) < before + 10
 
 
 # ---- fencing
