@@ -199,7 +199,9 @@ async def test_the_last_thing_of_a_thread_is_done_on_it(kind: str) -> None:
     def at_end() -> None:
         left.append(threading.current_thread())
 
-    worker: Worker | GroupWorker[int] = Worker("test", at_end) if kind == "alone" else GroupWorker("test", lambda _: None, at_end)
+    worker: Worker | GroupWorker[int] = Worker("test", at_end)
+    if kind == "in groups":
+        worker = GroupWorker("test", lambda _: None, at_end)
     await (worker.submit(lambda: 1) if isinstance(worker, Worker) else worker.put(1))
     await worker.close()
     assert [thread.name for thread in left] == ["test"]
