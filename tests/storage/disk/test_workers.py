@@ -172,6 +172,7 @@ async def test_a_pool_keeps_few_of_the_threads_that_hung_together() -> None:
     assert len(ends) == 16 - IDLE_MAX
     for thread in ends:
         thread.join(10)
+        assert not thread.is_alive()
     assert {thread.name for thread in ends} == set(left), "and each did its last thing"
     await pool.close()
     assert not any(thread.is_alive() for thread in threads)
