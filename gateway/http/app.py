@@ -228,6 +228,11 @@ def _plain(part: Part) -> tuple[FastAPI, Sequence[Route]]:
     return app, routes
 
 
+def openapi_document() -> dict[str, Any]:
+    """Returns the OpenAPI document of what clients and operators reach at a site, which is the same at every site."""
+    return _plain("public")[0].openapi()
+
+
 def _allowed(routes: Sequence[Route], scope: Scope) -> str:
     """Returns the methods of a path, joined by commas; nothing where there is no such path. `/*`: those of any path."""
     is_all = scope["path"] == "/*"
