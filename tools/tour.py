@@ -1,10 +1,10 @@
-"""The tours of the README and of docs/, as a programme: their ```sh blocks, run in order against a real pair on ports of its own.
+"""The tours of the README and of docs/, as a programme: their ```sh blocks, run in order against a real pair on its own ports.
 
 A comment before a block says what is special about it: `tour: pair` (the command that starts the pair; the tour starts one
 in its place), `tour: shown` (not run), `tour: exits N` (its exit code must be N, instead of 0); `tour: tls` before these, or
 alone: the block is of the tour on a pair with TLS, and of no other. `tour: file NAME` before a ```python block: the reader
-saves it under this name, and a later block runs it. What always holds: the blocks run as they stand, in one shell, in a folder of their own, with only the two ports replaced; whatever was started
-is stopped.
+saves it under this name, and a later block runs it. What always holds: the blocks run as they stand, in one shell, in a folder
+of their own, with only the two ports replaced; whatever was started is stopped.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tools.sources import ROOT
 
 README_PORTS = ("8401", "8402")
 STARTED = "Ctrl-C stops both sites"
-START_S, GO_S, STOP_S = 120.0, 480.0, 30.0  # generous: a busy machine is no fault of the page
+START_S, GO_S, STOP_S = 120.0, 720.0, 30.0  # generous: a busy machine is no fault of the page
 _BLOCK = re.compile(
     r"(?:<!-- tour: (?P<note>(?!file )[^>]*?) -->\n)?```sh\n(?P<code>.*?)\n```$"
     r"|<!-- tour: (?P<saved>file [\w.]+) -->\n```python\n(?P<text>.*?)\n```$",
@@ -54,7 +54,7 @@ class Block:
 
 
 def blocks(text: str) -> list[Block]:
-    """Every ```sh block of a Markdown page, and every file that the reader saves. Raises TourError for a note that nobody knows."""
+    """Every ```sh block of a Markdown page, and every file that the reader saves. Raises TourError for an unknown note."""
     found = []
     for match in _BLOCK.finditer(text):
         note = match["note"] or match["saved"] or ""

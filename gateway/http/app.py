@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Literal
+from typing import Any, Literal
 
 from fastapi import Depends, FastAPI
 from fastapi.exceptions import RequestValidationError

@@ -13,9 +13,9 @@ from twinlog.problem_documents import TYPE_PREFIX
 
 _INTRODUCTION = f"""# Errors
 
-The client raises a class of `twinlog.errors`. A site answers with a problem of RFC 9457, whose `type` is `{TYPE_PREFIX}` and the
-code; the client makes the class from it. `outcome` is that of a write which failed with the error: `not_applied` means that nothing
-was logged; `unknown` means that the write may appear. What an operator does about each code is in
+The client raises a class of `twinlog.errors`. A site answers with a problem of RFC 9457, whose `type` is `{TYPE_PREFIX}`
+and the code; the client makes the class from it. `outcome` is that of a write which failed with the error: `not_applied` means
+that nothing was logged; `unknown` means that the write may appear. What an operator does about each code is in
 [operations](../operations.md#errors-and-what-to-do). This page is made from the code.
 
 ## All classes

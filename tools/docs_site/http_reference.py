@@ -46,8 +46,10 @@ def page(described: Json) -> str:
 
 def schemas_page(described: Json) -> str:
     """Returns the page of all bodies."""
-    lines = ["# Bodies of the HTTP API\n", "Bodies of requests and answers, in the order of the alphabet. They are made from the document",
-             "that a site serves at `/openapi.json`; [the paths](http.md) use them.\n"]
+    lines = [
+        "# Bodies of the HTTP API\n", "Bodies of requests and answers, in the order of the alphabet. They are made from the",
+        "document that a site serves at `/openapi.json`; [the paths](http.md) use them.\n",
+    ]
     for name, schema in sorted(described["components"]["schemas"].items()):
         lines.append(f"## {name}\n\n{schema.get('description', '')}\n")
         needed = schema.get("required", ())

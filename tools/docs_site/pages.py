@@ -1,8 +1,8 @@
 """The pages of the documentation site, put together in a folder of the build: docs/, the pages of the root, the references.
 
-What always holds: the repository's pages are plain Markdown that any forge shows, and are copied with their links alone changed:
-a link to a page of the root leads to its copy, and a link to a file that the site does not have becomes its text. The generated
-references are functions of the code; nobody writes them by hand, and none of them is committed.
+What always holds: the repository's pages are plain Markdown that any forge shows, and are copied with their links alone
+changed: a link to a page of the root leads to its copy, and a link to a file that the site does not have becomes its text. The
+generated references are functions of the code; nobody writes them by hand, and none of them is committed.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
 
 from tools.docs_site import client_reference, command_reference, error_reference, http_reference
@@ -19,7 +19,8 @@ from tools.sources import ROOT, repository_files
 
 # Pages outside docs/, and their names on the site. The front page is docs/README.md.
 OF_THE_ROOT = {
-    "README.md": "overview.md", "CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md", "SECURITY.md": "security-policy.md",
+    "README.md": "overview.md", "CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md",
+    "SECURITY.md": "security-policy.md",
 }
 _FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"(?P<image>!?)\[(?P<text>[^\[\]]*)\]\((?P<to>[^()\s]+)\)")
@@ -42,20 +43,21 @@ def on_the_site(text: str, path: PurePosixPath, root: Path = ROOT) -> str:
         if _ELSEWHERE.match(found["to"]):
             return found[0]
         to, mark, anchor = found["to"].partition("#")
-        address = address_of(PurePosixPath(os.path.normpath(path.parent / to)), root)
-        if address is None:
-            return found["text"]
+        named = PurePosixPath(os.path.normpath(path.parent / to))
+        address = address_of(named, root)
+        if address is None:  # what is nowhere stays as it is: the build reports it
+            return found["text"] if (root / named).exists() else found[0]
         return f"{found['image']}[{found['text']}]({os.path.relpath(address, here)}{mark}{anchor})"
 
     return _outside_of_code(text, link)
 
 
-def _outside_of_code(text: str, link: object) -> str:
+def _outside_of_code(text: str, link: Callable[[re.Match[str]], str]) -> str:
     parts, begin = [], 0
     for fence in _FENCED.finditer(text):
-        parts += [_LINK.sub(link, text[begin : fence.start()]), fence[0]]  # type: ignore[call-overload]
+        parts += [_LINK.sub(link, text[begin : fence.start()]), fence[0]]
         begin = fence.end()
-    return "".join([*parts, _LINK.sub(link, text[begin:])])  # type: ignore[call-overload]
+    return "".join([*parts, _LINK.sub(link, text[begin:])])
 
 
 def references() -> Iterator[tuple[str, str]]:
