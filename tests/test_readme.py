@@ -18,9 +18,10 @@ BEFORE_IT = ("api.md", "quick-start.md", "tutorial-apps.md", "tutorial-data.md")
 
 @pytest.mark.pair
 @pytest.mark.long
-def test_the_tour(tmp_path: Path) -> None:
-    """One pair for all pages: a page needs half a minute for a pair of its own."""
+def test_the_tour(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One pair for all pages."""
     need_spark()
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")  # Java compiles less of its short jobs
     said = go("".join((ROOT / "docs" / name).read_text(encoding="utf-8") for name in BEFORE_IT) + README, tmp_path)
     before, after = said.split("$ twinlog failover --to b")
     assert re.findall(r"urn:twinlog:problem:([a-z-]+)", said) == ["precondition-failed"], "a seat is sold once"
