@@ -21,11 +21,11 @@ WORKERS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 2)))
 PYTHON ?= $(shell for name in python3 python3.11 python3.12 python3.13 python3.14; do \
 	  "$$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo "$$name"; break; }; done)
 
-COMPILE := pip compile pyproject.toml twinlog/pyproject.toml --no-emit-package twinlog --extra flights --extra hdfs --extra spark --extra chaos --extra dev --universal --fork-strategy fewest \
+COMPILE := pip compile pyproject.toml twinlog/pyproject.toml --no-emit-package twinlog --extra flights --extra hdfs --extra spark --extra chaos --extra docs --extra dev --universal --fork-strategy fewest \
 	--python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url
 
 .PHONY: help setup run interpreters test test-all check fmt bench bench-failover bench-hostile fuzz chaos simulate bugs mutants simulate-coverage story audit \
-	audit-story log-story postgres hdfs lock wheels man
+	audit-story log-story postgres hdfs lock wheels man docs
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' Makefile
@@ -109,6 +109,9 @@ wheels: setup ## both wheels and source archives, the same bytes for the same co
 
 man: setup ## the manual pages of the command, into build/man: `man -l build/man/twinlog.1`
 	@$(BIN)/python -m tools.packaging.man_pages build/man "$$(date +%F)"
+
+docs: setup ## the documentation site into build/docs/site: every page of docs/, and the references made from the code
+	@$(BIN)/python -m tools.docs_site
 
 lock: setup ## pin the dependencies of both pyproject.toml again, with hashes (ARGS=--upgrade)
 	@$(BIN)/uv $(COMPILE) --quiet $(ARGS) -o $(LOCK)

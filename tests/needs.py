@@ -1,4 +1,4 @@
-"""The needs of tests on the machine that runs them: Java, PostgreSQL, strace, root, Go.
+"""The needs of tests on the machine that runs them: Java, PostgreSQL, strace, root, Go, packages of an extra.
 
 What always holds: a test whose need is missing fails, and its error says what to install. It is never skipped, so that a run
 that passes has run every test of its tier. The one exception is a sandbox that forbids tracing (tests/chaos/conftest.py).
@@ -6,6 +6,7 @@ that passes has run every test of its tier. The one exception is a sandbox that 
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
 from pathlib import Path
@@ -31,6 +32,11 @@ def need_program(name: str, package: str) -> str:
     path = shutil.which(name)
     need(None if path else f"{name} was not found; install it (Debian, Ubuntu: apt-get install {package})")
     return str(path)
+
+
+def need_package(name: str, extra: str) -> None:
+    found = importlib.util.find_spec(name)
+    need(None if found else f"the package {name} was not found; run `make setup`, or install the extra `{extra}`")
 
 
 def need_root(what_for: str) -> None:

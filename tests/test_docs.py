@@ -44,6 +44,13 @@ def test_every_decision_is_in_the_index() -> None:
     assert [path.name for path in sorted(folder.glob("2*.md")) if f"({path.name})" not in index] == []
 
 
+def test_the_readme_lists_every_page() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    pages = [path.relative_to(ROOT) for path in PAGES if path.parent == ROOT / "docs"]
+    assert len(pages) > 15
+    assert [str(page) for page in pages if f"]({page})" not in readme] == []
+
+
 def test_every_test_that_a_table_names_exists() -> None:
     tests = [path for path in repository_files(ROOT, ".py") if path.parts[0] == "tests"]
     code = "\n".join((ROOT / path).read_text(encoding="utf-8") for path in tests)

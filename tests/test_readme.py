@@ -1,4 +1,4 @@
-"""The README is true: its tour, and before it the examples of docs/api.md, run against a real pair; what it names exists."""
+"""The README is true: its tour, and before it the examples of pages in docs/, run against a real pair; what it names exists."""
 
 from __future__ import annotations
 
@@ -8,19 +8,34 @@ from pathlib import Path
 
 import pytest
 
+from tests.needs import need_spark
 from tools.sources import ROOT
 from tools.tour import Block, TourError, blocks, go, script, stopped
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+BEFORE_IT = ("api.md", "quick-start.md", "tutorial-apps.md", "tutorial-data.md")  # they leave site a the active
 
 
 @pytest.mark.pair
 @pytest.mark.long
-def test_the_tour(tmp_path: Path) -> None:
-    said = go((ROOT / "docs" / "api.md").read_text(encoding="utf-8") + README, tmp_path)
-    assert "urn:twinlog:problem" not in said
+def test_the_tour(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One pair for all pages."""
+    need_spark()
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")  # Java compiles less of its short jobs
+    said = go("".join((ROOT / "docs" / name).read_text(encoding="utf-8") for name in BEFORE_IT) + README, tmp_path)
     before, after = said.split("$ twinlog failover --to b")
+    assert re.findall(r"urn:twinlog:problem:([a-z-]+)", said) == ["precondition-failed"], "a seat is sold once"
     assert '"mode":"sync"' in before
+    assert '"outcome":"survived"' in before
+    apps, data = before.split("$ twinlog audit run compare")
+    assert "12A is sold\n" in apps
+    assert apps.count("outcome unknown; run this again") == apps.count("\nacknowledged: sync") == 1
+    sold, held = re.findall(r"(\d+) seats were sold, and (\d+) are there", apps)[0]
+    assert sold == held
+    assert "Both sites are equal" in data
+    assert "The logs are sound" in data
+    assert "No row is left to repair" in data
+    assert re.search(r"upsert\s*\|", data), "the log as a DataFrame"
     assert "here to stay" in after, "the row that was acknowledged before the loss is read after it"
     assert "written at b" in after.split("$ twinlog switchover --to a")[1], "what b took is at a after the way back"
 
@@ -56,6 +71,14 @@ def test_blocks_are_found_with_their_notes_and_lines() -> None:
     assert blocks(text) == found
     assert ("four" in script(found, (1, 2)), "four" in script(found, (1, 2), tls=True)) == (False, True)
     assert "three" not in script(found, (1, 2), tls=True)
+
+
+def test_a_file_that_the_reader_saves_is_written_as_it_stands(tmp_path: Path) -> None:
+    text = "<!-- tour: file a.py -->\n```python\nprint('8401', \"$HOME\")\n```\n```python\nno\n```\n```sh\npython3 a.py\n```\n"
+    found = blocks(text)
+    assert found == [Block(3, "file a.py", "print('8401', \"$HOME\")"), Block(9, "", "python3 a.py")]
+    done = subprocess.run(["bash", "-c", script(found, (9001, 9002))], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert "\n9001 $HOME\n" in done.stdout
 
 
 def test_an_unknown_note_is_refused() -> None:

@@ -1,10 +1,10 @@
-"""The tour of the README, as a programme: its ```sh blocks, run in order against a real pair on ports of its own.
+"""The tours of the README and of docs/, as a programme: their ```sh blocks, run in order against a real pair on its own ports.
 
 A comment before a block says what is special about it: `tour: pair` (the command that starts the pair; the tour starts one
 in its place), `tour: shown` (not run), `tour: exits N` (its exit code must be N, instead of 0); `tour: tls` before these, or
-alone: the block is of the tour on a pair with TLS, and of no other. What always holds: the
-blocks run as they stand, in one shell, in a folder of their own, with only the two ports replaced; whatever was started
-is stopped.
+alone: the block is of the tour on a pair with TLS, and of no other. `tour: file NAME` before a ```python block: the reader
+saves it under this name, and a later block runs it. What always holds: the blocks run as they stand, in one shell, in a folder
+of their own, with only the two ports replaced; whatever was started is stopped.
 """
 
 from __future__ import annotations
@@ -27,8 +27,12 @@ from tools.sources import ROOT
 
 README_PORTS = ("8401", "8402")
 STARTED = "Ctrl-C stops both sites"
-START_S, GO_S, STOP_S = 120.0, 480.0, 30.0  # generous: a busy machine is no fault of the page
-_BLOCK = re.compile(r"(?:<!-- tour: (?P<note>[^>]*?) -->\n)?```sh\n(?P<code>.*?)\n```$", re.DOTALL | re.MULTILINE)
+START_S, GO_S, STOP_S = 120.0, 720.0, 30.0  # generous: a busy machine is no fault of the page
+_BLOCK = re.compile(
+    r"(?:<!-- tour: (?P<note>(?!file )[^>]*?) -->\n)?```sh\n(?P<code>.*?)\n```$"
+    r"|<!-- tour: (?P<saved>file [\w.]+) -->\n```python\n(?P<text>.*?)\n```$",
+    re.DOTALL | re.MULTILINE,
+)
 
 
 class TourError(Exception):
@@ -37,7 +41,7 @@ class TourError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """One ```sh block. `note` is empty, `pair`, `shown`, or `exits N`; `tls`: it is of the tour with TLS."""
+    """One block. `note` is empty, `pair`, `shown`, `exits N`, or `file NAME`; `tls`: it is of the tour with TLS."""
 
     line: int
     note: str
@@ -50,15 +54,16 @@ class Block:
 
 
 def blocks(text: str) -> list[Block]:
-    """Every ```sh block of a Markdown page. Raises TourError for a note that nobody knows."""
+    """Every ```sh block of a Markdown page, and every file that the reader saves. Raises TourError for an unknown note."""
     found = []
     for match in _BLOCK.finditer(text):
-        note = match["note"] or ""
+        note = match["note"] or match["saved"] or ""
+        part = "text" if match["saved"] else "code"
         rest = note.removeprefix("tls").strip()
-        found.append(Block(text.count("\n", 0, match.start("code")) + 1, rest, match["code"], note.startswith("tls")))
+        found.append(Block(text.count("\n", 0, match.start(part)) + 1, rest, match[part], note.startswith("tls")))
     for block in found:
-        if not re.fullmatch(r"|pair|shown|exits \d+", block.note):
-            raise TourError(f"line {block.line}: the note {block.note!r} is none of pair, shown, exits N, tls")
+        if not re.fullmatch(r"|pair|shown|exits \d+|file [\w.]+", block.note):
+            raise TourError(f"line {block.line}: the note {block.note!r} is none of pair, shown, exits N, file NAME, tls")
     return found
 
 
@@ -71,6 +76,9 @@ def script(found: list[Block], ports: tuple[int, int], *, tls: bool = False) -> 
         code = block.code
         for written, port in zip(README_PORTS, ports, strict=True):
             code = code.replace(written, str(port))
+        if block.note.startswith("file "):
+            lines.append(f"cat > {block.note.removeprefix('file ')} <<'SAVED'\n{code}\nSAVED")
+            continue
         lines.append("cat <<'SHOWN'\n\n" + "\n".join(f"$ {line}" for line in code.splitlines()) + "\nSHOWN")
         wrong = f'{{ echo "line {block.line}: exit code $code, expected {block.expected}"; exit 1; }}'
         if block.expected:
@@ -111,11 +119,12 @@ def running_pair(folder: Path, ports: tuple[int, int], *, tls: bool = False) -> 
 
 
 def shell_folder(folder: Path) -> None:
-    """Give `folder` the `.venv/bin/twinlog` that a checkout has after `make setup`."""
-    command = folder / ".venv" / "bin" / "twinlog"
-    command.parent.mkdir(parents=True)
-    command.write_text(f'#!/bin/sh\nPYTHONPATH="{ROOT}" exec "{sys.executable}" -m twinlog "$@"\n')
-    command.chmod(0o755)
+    """Give `folder` the `.venv/bin/twinlog` and the `.venv/bin/python` that a checkout has after `make setup`."""
+    commands = folder / ".venv" / "bin"
+    commands.mkdir(parents=True)
+    for name, called in (("twinlog", "-m twinlog "), ("python", "")):
+        (commands / name).write_text(f'#!/bin/sh\nPYTHONPATH="{ROOT}" exec "{sys.executable}" {called}"$@"\n')
+        (commands / name).chmod(0o755)
 
 
 def go(text: str, folder: Path, deadline_s: float = GO_S, *, tls: bool = False) -> str:

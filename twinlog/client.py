@@ -70,6 +70,7 @@ class Client(AuditCalls):
         self.close()
 
     def close(self) -> None:
+        """Closes the connections. Leaving the `with` block does the same."""
         self._threads.shutdown(wait=False, cancel_futures=True)
         self._http.close()
 
@@ -79,6 +80,7 @@ class Client(AuditCalls):
         return self._run(calls.create_table(body, new_key()))
 
     def alter_table(self, table: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Changes a table; `body` as in the API. Returns the changed table."""
         return self._run(calls.alter_table(table, body, new_key()))
 
     def drop_table(self, table: str, *, confirm: str | None = None) -> None:
@@ -90,9 +92,11 @@ class Client(AuditCalls):
         return self._run(calls.restore_table(table, new_key()))
 
     def table(self, table: str) -> dict[str, Any]:
+        """One table, with its columns. Raises NotFound."""
         return self._run(calls.get_table(table))
 
     def tables(self) -> list[dict[str, Any]]:
+        """All tables that the caller may know of."""
         return self._run(calls.list_tables())
 
     def dropped_tables(self) -> list[dict[str, Any]]:
@@ -120,6 +124,7 @@ class Client(AuditCalls):
         self, table: str, key: Any, *, if_version: int | None = None, request_key: str | None = None,
         deadline_s: float | None = None,
     ) -> Ack:
+        """Deletes a row. Raises NotFound, and PreconditionFailed when the row has another version."""
         conditions = calls.preconditions(if_version, False)
         return self._run(calls.delete(table, key, request_key or new_key(), conditions), deadline_s)
 
@@ -172,6 +177,7 @@ class Client(AuditCalls):
                 return
 
     def receipt(self, receipt: str) -> ReceiptOutcome:
+        """The fate of an acknowledged write, as either site knows it."""
         return self._run(calls.receipt(receipt))
 
     # the pair

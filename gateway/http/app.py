@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Literal
+from typing import Any, Literal
 
 from fastapi import Depends, FastAPI
 from fastapi.exceptions import RequestValidationError
@@ -226,6 +226,11 @@ def _plain(part: Part) -> tuple[FastAPI, Sequence[Route]]:
         app.add_exception_handler(kind, problem)
     openapi.install(app, [route for route in every_route if route.include_in_schema])
     return app, routes
+
+
+def openapi_document() -> dict[str, Any]:
+    """Returns the OpenAPI document of what clients and operators reach at a site, which is the same at every site."""
+    return _plain("public")[0].openapi()
 
 
 def _allowed(routes: Sequence[Route], scope: Scope) -> str:

@@ -25,7 +25,7 @@ _VERDICTS = {
     "reconcile": ("Nothing that was put aside is lost", "Rows that were put aside are lost"),
     "replay": ("The new storage is made", ""),
     "log-audit": ("The logs are sound", "The logs have faults"),
-    "repair": ("Every row was repaired", "Rows are left to repair"),
+    "repair": ("No row is left to repair", "Rows are left to repair"),
 }
 
 

@@ -28,6 +28,7 @@ from twinlog.cli.main import all_verbs
 from twinlog.cli.verbs import VERBS
 
 PACKAGES_MAX = 17  # twinlog itself is one of them
+ELSEWHERE = re.compile(r"extra|win32|Windows")  # in a marker: of an extra, or of another system
 ROOMS = set(PACKAGES) - {"twinlog"}
 INSTALLED = {canonical(one.name) for one in importlib.metadata.distributions()}
 VERSION = tomllib.loads((ROOT / "twinlog" / "pyproject.toml").read_text())["project"]["version"]
@@ -50,12 +51,12 @@ def read(wheel: Path, name: str) -> str:
 
 
 def needed(names: set[str]) -> set[str]:
-    """The distributions `names`, and all that they need on this machine: those that are not here are for others."""
+    """The distributions `names`, and all that they need on Linux: those that are not here are for other machines."""
     found: set[str] = set()
     while left := names - found:
         name = left.pop()
         found.add(name)
-        required = [one for one in importlib.metadata.requires(name) or () if "extra" not in one.partition(";")[2]]
+        required = [one for one in importlib.metadata.requires(name) or () if not ELSEWHERE.search(one.partition(";")[2])]
         names = names | ({canonical(one) for one in required} & INSTALLED)
     return found
 

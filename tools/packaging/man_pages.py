@@ -88,10 +88,10 @@ def _synopsis(called: str, command: Any) -> Iterator[str]:
     parts = [r"[\fIOPTIONS\fR]"] if any(param.param_type_name == "option" for param in command.params) else []
     for param in command.params:
         if param.param_type_name == "argument":
-            shown = rf"\fI{_text(_value(param))}\fR"
+            shown = rf"\fI{_text(shown_value(param))}\fR"
             parts.append(shown if param.required else f"[{shown}]")
         elif param.required:
-            parts.append(rf"\fB{_text(param.opts[0])}\fR \fI{_text(_value(param))}\fR")
+            parts.append(rf"\fB{_text(param.opts[0])}\fR \fI{_text(shown_value(param))}\fR")
     if parts:
         yield " ".join(parts)
 
@@ -105,12 +105,13 @@ def _params(params: list[Any], arguments: str = "", options: str = "") -> Iterat
         for param in of_kind:
             yield ".TP"
             yield ", ".join(rf"\fB{_text(opt)}\fR" for opt in [*param.opts, *param.secondary_opts]) + (
-                rf" \fI{_text(_value(param))}\fR" if _has_value(param) else ""
-            ) if kind == "option" else rf"\fI{_text(_value(param))}\fR"
-            yield _text(" ".join([param.help or "", *_notes(param)]).strip()) or r"\&"
+                rf" \fI{_text(shown_value(param))}\fR" if has_value(param) else ""
+            ) if kind == "option" else rf"\fI{_text(shown_value(param))}\fR"
+            yield _text(" ".join([param.help or "", *notes(param)]).strip()) or r"\&"
 
 
-def _notes(param: Any) -> Iterator[str]:
+def notes(param: Any) -> Iterator[str]:
+    """Yields what a page adds to the help of a parameter: its choices, its default, its variable of the environment."""
     if param.required:
         yield "Required."
     if getattr(param, "multiple", False):
@@ -118,17 +119,19 @@ def _notes(param: Any) -> Iterator[str]:
     choices = getattr(param.type, "choices", None)
     if choices:
         yield f"One of {', '.join(str(getattr(one, 'value', one)) for one in choices)}."
-    if param.show_default and _has_value(param) and param.default not in (None, "", False) and not param.required:
+    if param.show_default and has_value(param) and param.default not in (None, "", False) and not param.required:
         yield f"Default: {param.default}."
     if param.envvar:
         yield f"Environment: {param.envvar}."
 
 
-def _has_value(param: Any) -> bool:
+def has_value(param: Any) -> bool:
+    """Returns whether a value stands behind the option."""
     return not (getattr(param, "is_flag", False) or param.type.name in _WITHOUT_VALUE)
 
 
-def _value(param: Any) -> str:
+def shown_value(param: Any) -> str:
+    """Returns the word that stands for the value of a parameter."""
     if param.metavar:
         return str(param.metavar)
     if param.param_type_name == "argument":

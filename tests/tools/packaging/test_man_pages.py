@@ -48,7 +48,7 @@ def test_a_page_has_all_that_the_help_has(pages: dict[str, str], name: str) -> N
     for below, one in (commands or {"": command}).items():
         assert f"twinlog {name} {below}".strip() in shown
         for param in one.params:
-            entry = param.opts[0] if param.param_type_name == "option" else man_pages._value(param)
+            entry = param.opts[0] if param.param_type_name == "option" else man_pages.shown_value(param)
             assert f" {entry} " in shown
             assert " ".join((param.help or "").replace("`", "").split()) in shown
             assert param.envvar is None or f"Environment: {param.envvar}." in shown
