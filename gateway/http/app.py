@@ -31,6 +31,7 @@ from gateway.api.api_context import BODY_HOLD, CONTEXT, ApiContext
 from gateway.api.content_coding import CodedSend
 from gateway.api.request import is_write_method
 from gateway.api.routes import (
+    backups,
     barriers,
     checks,
     cluster,
@@ -207,8 +208,8 @@ def _plain(part: Part) -> tuple[FastAPI, Sequence[Route]]:
     if part != "peer":
         routers = [room.router() for room in (tables, rows, scans, cluster, checks, operations, health)] + routers
         routers += [
-            checks.view_router(), barriers.router(), barriers.audits_router(), trail.router(), configuration.router(),
-            pages.router(app), ui.router(),
+            checks.view_router(), barriers.router(), backups.router(), barriers.audits_router(), trail.router(),
+            configuration.router(), pages.router(app), ui.router(),
         ]
     for router in routers:
         app.include_router(router)

@@ -22,6 +22,7 @@ from gateway.epoch.modes import PINNED, pinned
 from gateway.epoch.words import Words
 from gateway.service.admission import Admission
 from gateway.service.audits import AuditNotes
+from gateway.service.backups import BackupService
 from gateway.service.barriers import BarrierService
 from gateway.service.catalog import Catalog
 from gateway.service.histogram import Histogram
@@ -102,6 +103,10 @@ class Site:
         )
         self.barrier_calls = BarrierService(
             self.serving, self.applier, site=self.site, engine=engine, clock=clock, deadline_s=deadline_s
+        )
+        self.backups = BackupService(
+            self.serving, pair=settings.pair, site=self.site, engine=engine, wal=parts.wal, cursors=parts.cursors,
+            encrypted=bool(settings.wal.encryption_keys or parts.remote_keys),
         )
         self.audits = AuditNotes(parts.engine, parts.clock)
         self.remote_log_mark = RemoteLogMark(parts.own_dfs, parts.layout)
