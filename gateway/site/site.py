@@ -106,7 +106,7 @@ class Site:
         )
         self.backups = BackupService(
             self.serving, pair=settings.pair, site=self.site, engine=engine, wal=parts.wal, cursors=parts.cursors,
-            encrypted=bool(settings.wal.encryption_keys or parts.remote_keys),
+            encrypted=bool(parts.wal.is_encrypted or parts.remote_keys),
         )
         self.audits = AuditNotes(parts.engine, parts.clock)
         self.remote_log_mark = RemoteLogMark(parts.own_dfs, parts.layout)

@@ -268,6 +268,11 @@ class Wal:
         return sum(segment.size_bytes for segment in self._segments) + (self._spare.size_bytes if self._spare else 0)
 
     @property
+    def is_encrypted(self) -> bool:
+        """True when its segments are written or read with keys."""
+        return bool(self._keys)
+
+    @property
     def is_too_long_for_backups(self) -> bool:
         """True when nothing more is kept only because a backup may come for it."""
         return self.bytes_held > self._settings.backup_bytes_max
