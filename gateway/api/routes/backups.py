@@ -38,7 +38,7 @@ def router() -> APIRouter:
     @routes.post(
         "/{target}:base", operation_id="readBackupBase",
         summary="Read all rows of the active at one point, for a backup; its log is kept from there on",
-        responses=api.answers({200: whole}, 413, 415, 421, 429, 503),
+        responses=api.answers({200: whole}, 413, 415, 421, 422, 429, 503),
     )
     async def read_base(target: Target, request: Request) -> Response:
         context = context_of(request)
@@ -49,7 +49,7 @@ def router() -> APIRouter:
         "/{target}:log", operation_id="readBackupLog",
         summary="Read the committed log of the active behind a point, for a backup; it is kept from that point on",
         openapi_extra=api.body(api.ref(BackupPoint), examples.BACKUP_POINT),
-        responses=api.answers({200: whole}, 400, 409, 413, 415, 421, 503),
+        responses=api.answers({200: whole}, 400, 409, 413, 415, 421, 422, 503),
     )
     async def read_log(target: Target, request: Request) -> Response:
         context = context_of(request)
