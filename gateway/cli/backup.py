@@ -15,16 +15,18 @@ from rich.table import Table
 
 from gateway.config.loading import load_site_config
 from gateway.stopping import run_until_stopped
+from remote_log.dfs.hdfs.jvm import end_process
 from remote_log.dfs.opening import DfsSettings
 from storage.backup.manifest import NEWEST, Manifest, Moment, newest_of_each_base
 from storage.backup.stream import Point
 from twinlog.cli.status import figure, size
 from twinlog.errors import InvalidInput, TwinlogError
 from twinlog.sites import Sites
-from twinlog.terminal import EXIT_CODES, ConfigOption, Exit, JsonOption, notes, out, print_json, verb
+from twinlog.terminal import EXIT_CODES, ConfigOption, Exit, JsonOption, endings, notes, out, print_json, verb
 
 app = typer.Typer(help="Back a running pair up into a folder: all rows once, then the log. Needs auditor and reader:*.")
 restore_app = typer.Typer()
+endings.append(end_process)  # a process in which Java runs ends at once when its work is done
 _LAYS = "a directory, or hdfs://NAMENODE:PORT/FOLDER."
 _Place = Annotated[str, typer.Argument(metavar="PLACE", help=f"The backup: {_LAYS}", show_default=False)]
 _Hadoop = Annotated[Path | None, typer.Option(

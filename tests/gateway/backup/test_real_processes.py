@@ -15,7 +15,7 @@ from bench.pair import TWINLOG, Pair, free_ports
 from gateway.demo.files import write_files
 from tools.sources import ROOT
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.pair, pytest.mark.long]
 
 
 def command(*words: str, code: int = 0) -> str:
