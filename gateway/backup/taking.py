@@ -24,7 +24,7 @@ from twinlog.sites import Sites
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What a call has added. `log_bytes`: of frames."""
+    """The backup as a call has left it. `log_bytes`: of the frames that it added."""
 
     manifest: Manifest
     is_new_base: bool
@@ -115,7 +115,7 @@ class BackupTaker:
         return head
 
     async def _messages(self, active: str, path: str, body: dict[str, int]) -> AsyncIterator[tuple[Message, bytes]]:
-        """What the active tells, up to its end, which must come."""
+        """Yields what the active sends, up to its end, which must come."""
         pieces: Iterator[bytes] = self._sites.stream(active, path, body)
         reader, parts = MessageReader(f"the answer of site {active}"), -1
         try:

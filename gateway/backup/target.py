@@ -1,4 +1,4 @@
-"""Where a backup lies: a directory or an HDFS folder, behind the port of the DFS.
+"""The place of a backup: a directory or an HDFS folder, behind the port of the DFS.
 
 What always holds: a file of a backup is written whole and never again; what is read is what its manifest says, byte for byte,
 or an error that names the file.

@@ -51,11 +51,11 @@ VERBS: dict[str, Verb] = {
         "Show who did what at a site, when, and how it ended; with --verify prove that nothing was changed.",
     ),
     "backup": Verb(
-        "gateway.cli.backup", SEE,
+        "gateway.backup.commands", SEE,
         "Back a running pair up into a folder: all rows once, then the log. Needs auditor and reader:*.", app="app",
     ),
     "restore": Verb(
-        "gateway.cli.backup", RUN,
+        "gateway.backup.commands", RUN,
         "Make a new pair from a backup: its first active gets the rows of one moment. Refuses all that is not empty.",
         app="restore_app",
     ),

@@ -31,7 +31,6 @@ from gateway.api.api_context import BODY_HOLD, CONTEXT, ApiContext
 from gateway.api.content_coding import CodedSend
 from gateway.api.request import is_write_method
 from gateway.api.routes import (
-    backups,
     barriers,
     checks,
     cluster,
@@ -46,6 +45,7 @@ from gateway.api.routes import (
     trail,
 )
 from gateway.api.routes.common import context_of, to_response
+from gateway.backup import routes as backups
 from gateway.http.origins import Origins, preflight, shared_with
 from gateway.service.http_settings import HttpSettings
 from gateway.service.port import Configuration, SiteService

@@ -207,7 +207,7 @@ class Barriers(Protocol):
 
 
 class Backups(Protocol):
-    """What a backup reads. Both raise before the first message, and from then on only break."""
+    """Rows and log for a backup. Both raise before the first message, and from then on they only break."""
 
     def base(self, target: str) -> AsyncIterator[bytes]:
         """Messages of all rows (storage/backup/stream.py). Raises NotActive, Unavailable, Overloaded."""

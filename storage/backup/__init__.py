@@ -1,1 +1,1 @@
-"""What a backup of a pair is made of: messages, parts and manifests."""
+"""The messages, parts and manifests of a backup."""

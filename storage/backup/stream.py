@@ -1,4 +1,4 @@
-"""What an active tells a backup: its rows at one point, or its log behind one, as messages in a stream.
+"""The messages that an active sends to a backup: its rows at one point, or its log behind one.
 
     length I | crc32c I | payload        little endian; the payload is msgpack of one `Message`
 
@@ -64,7 +64,7 @@ class Frames(msgspec.Struct, frozen=True, tag="frames"):
 
 
 class End(msgspec.Struct, frozen=True, tag="end"):
-    """How many parts there were."""
+    """The last message. `parts`: how many there were."""
 
     parts: int
 

@@ -78,8 +78,8 @@ class DictService:
     def ports(self) -> SiteService:
         return SiteService(
             site=self.site, rows=self, tables=self.tables, cluster=self, operations=self.operations,
-            barriers=DictBarriers(self), backups=DictBackups(self), audits=AuditNotes(self.engine, SystemClock()), looks=self.looks,
-            peer_call=self.peer_call,
+            barriers=DictBarriers(self), backups=DictBackups(self), audits=AuditNotes(self.engine, SystemClock()),
+            looks=self.looks, peer_call=self.peer_call,
         )
 
     # rows
@@ -357,7 +357,7 @@ class DictOperations:
 
 
 class DictBackups:
-    """Of an empty table set: a head and an end."""
+    """Sends a head and an end, of no table."""
 
     def __init__(self, site: DictService) -> None:
         self._site = site

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.service.backups import TARGETS_MAX
+from gateway.backup.sending import TARGETS_MAX
 from gateway.service.receipts import receipt_outcome
 from storage.backup.manifest import Moment
 from storage.disk.data_dir import RESTORING_NAME, open_data_dir
@@ -41,7 +41,7 @@ async def restored_rows(root: Path) -> Rows:
 
 
 async def test_a_new_pair_has_the_rows_of_each_moment(pair: Pair, tmp_path: Path) -> None:
-    """Of the base, of each frame behind it, by sequence and by time, through several increments and a restart."""
+    """They are compared by sequence and by time, at each frame behind the base, through several increments and a restart."""
     folder, moments = tmp_path / "backup", list[tuple[int, int, Rows]]()
     await put(pair, "a", 1, "before the base")
     for increment in range(3):
@@ -88,14 +88,14 @@ async def test_a_restored_pair_opens_with_another_identity_and_is_filled_at_both
         again = await put(new, "a", 1, "a retry", request="a request")
         assert again.version == before.version  # answered from what the old pair did
         assert (await put(new, "a", 2, "new")).version > behind.version
-        with pytest.raises(Refused, match="holds a backup of pair test .* give this one a place of its own"):
+        with pytest.raises(Refused, match=r"holds a backup of pair test .* give this one a place of its own"):
             await back_up(new, tmp_path / "backup")
     finally:
         await new.stop_all()
 
 
 async def test_the_log_is_kept_for_the_next_time(pair: Pair, tmp_path: Path) -> None:
-    """Without that, a site that trims each second leaves nothing to an increment."""
+    """A site that trims each second would leave nothing to an increment."""
     await back_up(pair, tmp_path / "backup")
     for key in range(200):
         await put(pair, "a", key, "x" * 2000)
@@ -122,14 +122,14 @@ async def test_a_log_that_was_trimmed_needs_a_new_base(pair: Pair, tmp_path: Pat
     await pair.stop("a")  # what it has in memory is longer
     await pair.start("a")
     await pair.until(lambda: pair.role("a") == "ACTIVE")
-    with pytest.raises(Conflict, match="was trimmed.*begin a new base"):
+    with pytest.raises(Conflict, match=r"was trimmed.*begin a new base"):
         await back_up(pair, folder)
     taken = await back_up(pair, folder, new_base=True)
     assert taken.is_new_base
     await restore(folder, tmp_path / "new")
     assert await restored_rows(tmp_path / "new") == await held(pair)
     assert (await restore(folder, tmp_path / "first", Moment(seq=first.end.seq))).manifest.base.id == first.base.id
-    with pytest.raises(Refused, match="the next one begins at"):
+    with pytest.raises(Refused, match=r"the next one begins at"):
         await restore(folder, tmp_path / "between", Moment(seq=first.end.seq + 1))
 
 
@@ -258,7 +258,7 @@ async def test_a_restore_that_was_interrupted_is_served_by_nobody_and_begins_ane
             await restore(tmp_path / "backup", tmp_path / "new")
     data_dir = tmp_path / "new/a"
     assert (data_dir / RESTORING_NAME).exists()
-    with pytest.raises(DataDirectoryError, match="holds half of a backup.*run `twinlog restore` again"):
+    with pytest.raises(DataDirectoryError, match=r"holds half of a backup.*run `twinlog restore` again"):
         open_data_dir(data_dir, "test", "a")
     await restore(tmp_path / "backup", tmp_path / "new")
     assert await restored_rows(tmp_path / "new") == await held(pair)

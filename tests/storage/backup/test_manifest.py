@@ -89,7 +89,8 @@ def test_the_parts_that_lead_to_a_moment(moment: Moment, base: int, ends: list[i
 
 @pytest.mark.parametrize(("moment", "said"), [
     (Moment(seq=9), "begins later"), (Moment(wall_ms=99), "begins later"),
-    (Moment(seq=31), "leads to sequence 30.*the next one begins at sequence 100"), (Moment(wall_ms=301), "leads to sequence 30"),
+    (Moment(seq=31), "leads to sequence 30.*the next one begins at sequence 100"),
+    (Moment(wall_ms=301), "leads to sequence 30"),
     (Moment(seq=121), "leads to sequence 120, at 1200 ms since 1970$"), (Moment(wall_ms=1201), "leads to sequence 120"),
 ])
 def test_a_moment_of_which_nothing_is_known_is_refused(moment: Moment, said: str) -> None:

@@ -1,4 +1,4 @@
-"""What an active gives a backup: all its rows at one point, and its log behind a point.
+"""An active gives a backup all its rows at one point, and its log behind a point.
 
 What always holds: the rows are a snapshot of what is applied, so of what is committed; the log ends at what was committed when
 it was asked for; whoever asks says up to where it has the log, and from there on it is kept for the next time, for at most

@@ -182,7 +182,7 @@ async def _manifests(place: str, hadoop: Path | None) -> list[Manifest]:
 
 
 async def _verified(place: str, hadoop: Path | None) -> tuple[int, list[str]]:
-    """How many files were read, and what is wrong."""
+    """Returns how many files were read, and what is wrong."""
     from gateway.backup.target import opened
 
     faults: list[str] = []

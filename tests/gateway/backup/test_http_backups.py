@@ -1,4 +1,4 @@
-"""What a backup reads over HTTP: messages to an end, or a problem before the first one."""
+"""Rows and log for a backup over HTTP come as messages to an end, or as a problem before the first one."""
 
 from __future__ import annotations
 
