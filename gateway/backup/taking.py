@@ -52,7 +52,7 @@ class BackupTaker:
         grown = await self._log(active, manifest)
         if grown is not manifest:
             await self._target.publish(grown)
-            await self._target.forget([one for one in [*held, manifest] if one.base.id == grown.base.id])
+            await self._target.forget([one for one in held[:-1] if one.base.id == grown.base.id])
         log_bytes = sum(each.part.length_bytes for each in grown.log[len(manifest.log) :])
         return Taken(grown, is_new_base, log_bytes)
 

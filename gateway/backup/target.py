@@ -62,7 +62,7 @@ class Target:
             ) from error
 
     async def forget(self, manifests: list[Manifest]) -> None:
-        """The files of these manifests alone: newer ones name every part of theirs."""
+        """Deletes the files of these manifests alone: newer ones name every part of theirs."""
         for manifest in manifests:
             await self.dfs.delete(f"/{manifest_name(manifest.number)}")
 

@@ -58,7 +58,7 @@ async def back_up(pair: Pair | PairSites, folder: Path, *, new_base: bool = Fals
         return await taker.take(new_base=new_base)
 
 
-def new_site(root: Path, site: str = "a") -> SiteConfig:
+def new_site(root: Path, site: str = "a", engine: str = "rocksdb") -> SiteConfig:
     """The configuration of a new pair's site, with what it needs."""
     for name in ("dfs-own", "dfs-peer"):
         (root / name).mkdir(parents=True, exist_ok=True)
@@ -73,6 +73,8 @@ port = 8401
 [peer]
 site = "{'b' if site == 'a' else 'a'}"
 url = "http://127.0.0.1:8402"
+[engine]
+kind = "{engine}"
 [dfs.own]
 path = "{root / 'dfs-own'}"
 [dfs.peer]
@@ -83,9 +85,11 @@ url = "sqlite:///{root / 'coordinator.db'}"
     return load_site_config(file, {})
 
 
-async def restore(folder: Path, root: Path, moment: Moment = NEWEST, site: str = "a") -> Restored:
+async def restore(
+    folder: Path, root: Path, moment: Moment = NEWEST, site: str = "a", engine: str = "rocksdb"
+) -> Restored:
     async with target_at(folder) as target:
-        return await Restorer(target, new_site(root, site), lambda line: None).restore(moment)
+        return await Restorer(target, new_site(root, site, engine), lambda line: None).restore(moment)
 
 
 async def rows_of(engine: StorageEngine) -> Rows:

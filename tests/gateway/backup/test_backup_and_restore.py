@@ -31,13 +31,13 @@ async def held(pair: Pair) -> Rows:
     return await rows_of(site(pair, "a").parts.engine)
 
 
-async def restored_rows(root: Path) -> Rows:
-    config = new_site(root)
-    engine = await open_engine(config.engine, config.data_dir, config.pair, config.site)
+async def restored_rows(root: Path, engine: str = "rocksdb") -> Rows:
+    config = new_site(root, engine=engine)
+    storage = await open_engine(config.engine, config.data_dir, config.pair, config.site)
     try:
-        return await rows_of(engine)
+        return await rows_of(storage)
     finally:
-        await engine.close()
+        await storage.close()
 
 
 async def test_a_new_pair_has_the_rows_of_each_moment(pair: Pair, tmp_path: Path) -> None:
@@ -67,13 +67,16 @@ async def test_a_new_pair_has_the_rows_of_each_moment(pair: Pair, tmp_path: Path
     assert await restored_rows(tmp_path / "newest") == await held(pair)
 
 
-async def test_a_restored_pair_opens_with_another_identity_and_is_filled_at_both_sites(pair: Pair, tmp_path: Path) -> None:
+@pytest.mark.parametrize("has_coordinator", [True, False])
+async def test_a_restored_pair_opens_with_another_identity_and_is_filled_at_both_sites(
+    pair: Pair, tmp_path: Path, has_coordinator: bool
+) -> None:
     before = await put(pair, "a", 1, "kept", request="a request")
     await back_up(pair, tmp_path / "backup")
     old, rows, behind = site(pair, "a"), await held(pair), await put(pair, "a", 1, "given up")
     await pair.stop_all()
     await restore(tmp_path / "backup", tmp_path / "new")
-    new = Pair(tmp_path / "new")
+    new = Pair(tmp_path / "new", has_coordinator=has_coordinator)
     try:
         for name in "ab":
             await new.start(name)
@@ -178,10 +181,32 @@ async def test_a_backup_that_breaks_leaves_the_one_before(pair: Pair, tmp_path: 
     assert await restored_rows(tmp_path / "new") == await held(pair)
 
 
+async def test_a_damaged_manifest_can_be_deleted_and_the_one_before_is_whole(pair: Pair, tmp_path: Path) -> None:
+    for key in range(4):
+        await put(pair, "a", key, "v")
+        await back_up(pair, tmp_path / "backup")
+    before, newest = sorted((tmp_path / "backup/manifests").glob("0*"))
+    newest.write_bytes(newest.read_bytes()[:-1])
+    with pytest.raises(DamagedLog, match=f"{newest.name} is damaged.*delete it"):
+        await back_up(pair, tmp_path / "backup")
+    newest.unlink()
+    await restore(tmp_path / "backup", tmp_path / "new")
+    assert before.exists()
+
+
+async def test_the_new_pair_may_keep_its_rows_in_another_engine(pair: Pair, tmp_path: Path) -> None:
+    await put(pair, "a", 1, "base")
+    await back_up(pair, tmp_path / "backup")
+    await put(pair, "a", 2, "log")
+    await back_up(pair, tmp_path / "backup")
+    await restore(tmp_path / "backup", tmp_path / "new", engine="sqlite")
+    assert await restored_rows(tmp_path / "new", engine="sqlite") == await held(pair)
+
+
 async def test_two_backups_to_one_place_do_not_mix(pair: Pair, tmp_path: Path) -> None:
     await back_up(pair, tmp_path / "backup")
     async with target_at(tmp_path / "backup") as target:
-        (manifest,) = await target.manifests()
+        manifest = (await target.manifests())[-1]
         with pytest.raises(Conflict, match="another backup wrote"):
             await target.publish(manifest)
 
