@@ -13,9 +13,11 @@ from gateway.backup.taking import BackupTaker, Taken
 from gateway.backup.target import Target, opened
 from gateway.config.loading import load_site_config
 from gateway.config.model import SiteConfig
+from gateway.service.port import Mutation, WriteRequest
 from remote_log.dfs.opening import DfsSettings
 from storage.backup.manifest import NEWEST, Moment
 from storage.engine import StorageEngine, StoredRow
+from storage.rows.codec import RowCodec
 from tests.pair.pair import Pair
 
 DEADLINE_S = 60.0
@@ -103,3 +105,12 @@ async def rows_of(engine: StorageEngine) -> Rows:
         return {(table, row.key): (row.value, row.version) for table, row in found}
     finally:
         snapshot.close()
+
+
+async def put_together(pair: Pair, values: Mapping[int, str]) -> None:
+    """Writes these rows of the table `t` in one request."""
+    service = pair.running["a"].service
+    table = service.tables.get("t")
+    codec = RowCodec(table)
+    rows = [codec.encode_json_row({"k": key, "v": value}) for key, value in values.items()]
+    await service.rows.write(WriteRequest(table, [Mutation("upsert", key, value) for key, value in rows]))

@@ -8,16 +8,20 @@ from pathlib import Path
 
 import pytest
 
+from gateway.backup import sending
 from gateway.backup.sending import TARGETS_MAX
 from gateway.service.receipts import receipt_outcome
+from remote_log.replication.base_sender import BaseSettings
 from storage.backup.manifest import Moment
 from storage.disk.data_dir import RESTORING_NAME, open_data_dir
 from storage.engines.opening import open_engine
 from storage.engines.rocks.engine import RocksEngine
 from storage.log.encryption import Keyring, LogKey
-from tests.gateway.backup.rig import PairSites, Rows, back_up, new_site, restore, rows_of, target_at
+from storage.log.wal import Wal, WalSettings
+from tests.gateway.backup.rig import PairSites, Rows, back_up, new_site, put_together, restore, rows_of, target_at
 from tests.pair.pair import Pair
 from tests.pair.pair_rig import open_pair, put, site
+from tests.storage.disk.memory_files import MemoryFiles
 from twinlog.errors import Conflict, DamagedLog, DataDirectoryError, NotFound, Overloaded, Refused, Unavailable
 
 
@@ -65,6 +69,40 @@ async def test_a_new_pair_has_the_rows_of_each_moment(pair: Pair, tmp_path: Path
         assert found.point.seq >= seq
     assert (await restore(folder, tmp_path / "newest")).point == taken.manifest.end
     assert await restored_rows(tmp_path / "newest") == await held(pair)
+
+
+async def test_a_backup_under_load_is_of_one_moment(pair: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two rows are written together again and again, while the base is read in small parts: no moment has one alone."""
+    monkeypatch.setattr(sending, "PART", BaseSettings(part_entries=3, part_bytes=2_000))
+    for key in range(60):
+        await put(pair, "a", key, "before")
+    done = asyncio.Event()
+
+    async def write() -> None:
+        number = 0
+        while not done.is_set():
+            number += 1
+            await put_together(pair, {0: str(number), 59: str(number), 100 + number: "new"})
+
+    writing = asyncio.create_task(write())
+    taken = [await back_up(pair, tmp_path / "backup", new_base=number == 1) for number in range(3)]
+    done.set()
+    await writing
+    for number, point in enumerate([taken[0].manifest.base.point, *(each.manifest.end for each in taken)]):
+        await restore(tmp_path / "backup", tmp_path / f"new {number}", Moment(seq=point.seq))
+        rows = list((await restored_rows(tmp_path / f"new {number}")).values())
+        assert rows[0][0] == rows[59][0]
+    await back_up(pair, tmp_path / "backup")
+    await restore(tmp_path / "backup", tmp_path / "new")
+    assert await restored_rows(tmp_path / "new") == await held(pair)
+
+
+async def test_what_a_backup_may_keep_of_the_log_is_a_setting() -> None:
+    for most, is_too_long in ((0, True), (1 << 40, False)):
+        wal = await Wal.open(MemoryFiles(), "wal", WalSettings(backup_bytes_max=most))
+        await wal.start(1, 1)
+        assert wal.is_too_long_for_backups is is_too_long
+        await wal.close()
 
 
 @pytest.mark.parametrize("has_coordinator", [True, False])
