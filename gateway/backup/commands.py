@@ -17,8 +17,8 @@ from gateway.config.loading import load_site_config
 from gateway.stopping import run_until_stopped
 from remote_log.dfs.hdfs.jvm import end_process
 from remote_log.dfs.opening import DfsSettings
-from storage.backup.manifest import NEWEST, Manifest, Moment, newest_of_each_base
-from storage.backup.stream import Point
+from storage.backup.manifest import NEWEST, Manifest, WantedMoment, newest_of_each_base
+from storage.backup.stream import ReachedPoint
 from twinlog.cli.status import figure, size
 from twinlog.errors import InvalidInput, TwinlogError
 from twinlog.sites import Sites
@@ -148,20 +148,20 @@ def restore(
     )
 
 
-def parse_moment(text: str) -> Moment:
+def parse_moment(text: str) -> WantedMoment:
     """Raises InvalidInput."""
     if not text:
         return NEWEST
     if text.isdecimal():
-        return Moment(seq=int(text))
+        return WantedMoment(seq=int(text))
     try:
         when = datetime.fromisoformat(text)
-        return Moment(wall_ms=int((when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp() * 1000))
+        return WantedMoment(wall_ms=int((when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp() * 1000))
     except (ValueError, OverflowError) as error:
         raise InvalidInput(f"--at is {text[:40]!r}: write a sequence, or a time such as 2026-11-28T03:00:00Z") from error
 
 
-def moment_text(point: Point) -> str:
+def moment_text(point: ReachedPoint) -> str:
     moment = datetime.fromtimestamp(point.wall_ms / 1000, UTC)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 

@@ -21,8 +21,8 @@ from gateway.config.model import SiteConfig
 from remote_log.dfs.opening import open_dfs
 from remote_log.dfs.owner import Owner
 from remote_log.layout import RemoteLayout
-from storage.backup.manifest import LogPart, Manifest, Moment, chosen
-from storage.backup.stream import Continuation, MessageReader, Point, Rows, frames_in, point_of, stored_rows
+from storage.backup.manifest import LogPart, Manifest, WantedMoment, chosen
+from storage.backup.stream import Continuation, MessageReader, ReachedPoint, RowsMessage, frames_in, point_of, stored_rows
 from storage.clock import SystemClock
 from storage.disk.data_dir import end_restore, open_data_dir
 from storage.engine import StorageEngine
@@ -44,7 +44,7 @@ class Restored:
     """`point`: the end of what was restored, by the old pair's numbers."""
 
     manifest: Manifest
-    point: Point
+    point: ReachedPoint
     rows: int
     frames: int
 
@@ -55,7 +55,7 @@ class Restorer:
     def __init__(self, target: Target, config: SiteConfig, say: Callable[[str], None]) -> None:
         self._target, self._config, self._say = target, config, say
 
-    async def restore(self, moment: Moment) -> Restored:
+    async def restore(self, moment: WantedMoment) -> Restored:
         """Raises Refused, DamagedLog, DataDirectoryError; then nothing is restored."""
         manifest, log = chosen(await self._target.held(), moment)
         self._say(f"checking {len(manifest.base.parts) + len(log):,} files of {self._target.place}")
@@ -108,7 +108,7 @@ class Restorer:
                     " in coordinator.url, or another pair"
                 )
 
-    async def _fill(self, engine: StorageEngine, manifest: Manifest, log: Sequence[LogPart], moment: Moment) -> Restored:
+    async def _fill(self, engine: StorageEngine, manifest: Manifest, log: Sequence[LogPart], moment: WantedMoment) -> Restored:
         base, rows, frames = manifest.base, 0, 0
         await self._begin(engine)
         self._say(f"loading {base.rows:,} rows")
@@ -146,12 +146,12 @@ class Restorer:
                 )
             await engine.set_meta(RESTORING, b"1")
 
-    async def _rows(self, manifest: Manifest) -> AsyncIterator[Rows]:
+    async def _rows(self, manifest: Manifest) -> AsyncIterator[RowsMessage]:
         for part in manifest.base.parts:
             where = f"{self._target.place}/{part.name}"
             reader = MessageReader(where)
             for message, _ in reader.take(await self._target.read(part)):
-                if not isinstance(message, Rows):
+                if not isinstance(message, RowsMessage):
                     raise DamagedLog(f"{where} holds what is no row", file=where, offset=0)
                 yield message
             reader.close()
@@ -166,14 +166,14 @@ class Restorer:
             yield frames
 
 
-def happened(frame: Frame, moment: Moment) -> bool:
+def happened(frame: Frame, moment: WantedMoment) -> bool:
     """True when `frame` was logged at `moment`, or before. A frame is whole: its rows became visible together."""
     if moment.seq is not None:
         return frame.first_seq <= moment.seq
     return moment.wall_ms is None or frame.timestamp >> 16 <= moment.wall_ms
 
 
-def start_of_restored(site: str, point: Point) -> Frame:
+def start_of_restored(site: str, point: ReachedPoint) -> Frame:
     """The first frame of the new pair's history. Its epoch leaves room for what the old pair may have opened, or opens yet: a
     receipt of such an epoch names one that this history left out."""
     epoch = point.epoch + UNSEEN_STEP

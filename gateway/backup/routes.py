@@ -21,7 +21,7 @@ from twinlog.errors import words
 
 _log = structlog.get_logger("gateway.api.backups")
 _decode_point = msgspec.json.Decoder(BackupPoint).decode
-_MESSAGES = "application/octet-stream"
+MESSAGES = "application/octet-stream"
 Target = Annotated[str, Path(
     description="the backup, by the 16 digits in its manifest", examples=["0123456789abcdef"],
     json_schema_extra={"pattern": "^[0-9a-f]{16}$"}, pattern="^[0-9a-f]{16}$",
@@ -32,7 +32,7 @@ def router() -> APIRouter:
     routes = APIRouter(prefix="/v1/backups", tags=["backups"], default_response_class=Response)
     whole: dict[str, Any] = {
         "description": "messages, of storage/backup/stream.py",
-        "content": {_MESSAGES: {"schema": {"type": "string", "format": "binary"}}},
+        "content": {MESSAGES: {"schema": {"type": "string", "format": "binary"}}},
     }
 
     @routes.post(
@@ -64,7 +64,7 @@ async def _streamed(request: Request, what: dict[str, Any], messages: AsyncItera
     """An error before the first message is a problem; a later one breaks the connection before the end."""
     async with act(request, events.BACKUP, what):
         first = await anext(messages)
-    return StreamingResponse(_parts(first, messages), media_type=_MESSAGES, headers={"cache-control": "no-store"})
+    return StreamingResponse(_parts(first, messages), media_type=MESSAGES, headers={"cache-control": "no-store"})
 
 
 async def _parts(first: bytes, messages: AsyncIterator[bytes]) -> AsyncIterator[bytes]:

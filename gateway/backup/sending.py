@@ -18,7 +18,7 @@ from gateway.service.serving import Serving
 from remote_log.replication.base_sender import BaseSettings, base_parts
 from remote_log.replication.epoch_history import contains
 from remote_log.replication.messages import BaseProgress
-from storage.backup.stream import End, Frames, Head, Message, Point, Rows, encode_message, rows_of
+from storage.backup.stream import BackupHead, End, Frames, Message, ReachedPoint, RowsMessage, encode_message, rows_of
 from storage.engine import EngineState, Snapshot, StorageEngine
 from storage.log.cursors import CursorRegistry
 from storage.log.wal import Wal
@@ -83,10 +83,10 @@ class BackupService:
             at, parts = frames[-1].last_seq, parts + 1
         yield encode_message(End(parts))
 
-    def _head(self, state: EngineState, *, of_base: bool) -> Head:
-        point = Point(state.epoch, state.seq, state.timestamp)
+    def _head(self, state: EngineState, *, of_base: bool) -> BackupHead:
+        point = ReachedPoint(state.epoch, state.seq, state.timestamp)
         schemas, epochs = (state.schemas(), list(state.epochs)) if of_base else ({}, [])
-        return Head(self._pair, self._wal.pair, self._site, point, self._encrypted, schemas, epochs)
+        return BackupHead(self._pair, self._wal.pair, self._site, point, self._encrypted, schemas, epochs)
 
     async def _hold(self, epoch: ActiveEpoch, target: str, seq: int) -> None:
         name = f"{BACKUP_HOLDER}-{target}"
@@ -102,4 +102,4 @@ async def _rows(snapshot: Snapshot, state: EngineState) -> AsyncGenerator[Messag
     bounds = {"entries_max": PART.part_entries, "bytes_max": PART.part_bytes}
     async with aclosing(base_parts(snapshot, sorted(state.schemas()), begin, **bounds)) as parts:
         async for part in parts:
-            yield Rows(rows_of(part.rows), part.outcomes)
+            yield RowsMessage(rows_of(part.rows), part.outcomes)

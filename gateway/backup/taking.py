@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from gateway.backup.target import PartWriter, Target
 from storage.backup.manifest import FORMAT, Base, LogPart, Manifest
-from storage.backup.stream import Continuation, End, Frames, Head, Message, MessageReader, Rows, frames_in
+from storage.backup.stream import BackupHead, Continuation, End, Frames, Message, MessageReader, RowsMessage, frames_in
 from twinlog.errors import DamagedLog, NotActive, Refused, TwinlogError, Unavailable
 from twinlog.sites import Sites
 
@@ -63,7 +63,7 @@ class BackupTaker:
         base_id = f"{head.point.epoch}-{head.point.seq}-{secrets.token_hex(4)}"
         writer, rows = PartWriter(self._target, f"base-{base_id}/rows"), 0
         async for message, data in messages:
-            if not isinstance(message, Rows):
+            if not isinstance(message, RowsMessage):
                 raise _strange(message)
             rows += len(message.rows)
             await writer.add(data)
@@ -98,9 +98,9 @@ class BackupTaker:
             return manifest
         return replace(manifest, number=manifest.number + 1, made_ms=time.time_ns() // 1_000_000, log=[*manifest.log, *log])
 
-    async def _head(self, messages: AsyncIterator[tuple[Message, bytes]], before: Manifest | None) -> Head:
+    async def _head(self, messages: AsyncIterator[tuple[Message, bytes]], before: Manifest | None) -> BackupHead:
         head, _ = await anext(messages)
-        if not isinstance(head, Head):
+        if not isinstance(head, BackupHead):
             raise _strange(head)
         if before is not None and (head.pair, head.identity) != (before.pair, before.identity):
             raise Refused(

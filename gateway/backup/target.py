@@ -19,8 +19,8 @@ from remote_log.dfs.port import Dfs
 from storage.backup.manifest import (
     FOLDER,
     PART_BYTES,
+    BackupFile,
     Manifest,
-    Part,
     decode_manifest,
     encode_manifest,
     manifest_name,
@@ -66,7 +66,7 @@ class Target:
         for manifest in manifests:
             await self.dfs.delete(f"/{manifest_name(manifest.number)}")
 
-    async def read(self, part: Part) -> bytes:
+    async def read(self, part: BackupFile) -> bytes:
         """Raises DamagedLog, which names the file, unless it is there as the manifest says."""
         where = f"{self.place}/{part.name}"
         try:
@@ -90,7 +90,7 @@ class PartWriter:
     def __init__(self, target: Target, prefix: str, bytes_max: int = PART_BYTES) -> None:
         self._target, self._prefix, self._bytes_max = target, prefix, bytes_max
         self._held = bytearray()
-        self.parts: list[Part] = []
+        self.parts: list[BackupFile] = []
 
     async def add(self, data: bytes) -> bool:
         """True when a file was ended behind `data`."""
@@ -107,7 +107,7 @@ class PartWriter:
         data, self._held = bytes(self._held), bytearray()
         name = f"{self._prefix}-{len(self.parts) + 1:06d}"
         await self._target.dfs.create_file(f"/{name}", data)
-        self.parts.append(Part(name, len(data), hashlib.sha256(data).hexdigest()))
+        self.parts.append(BackupFile(name, len(data), hashlib.sha256(data).hexdigest()))
         return True
 
 

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from storage.backup.stream import Point
+from storage.backup.stream import ReachedPoint
 from storage.disk.sealed_json import seal, unseal
 from storage.engine import EpochEntry
 from twinlog.errors import DamagedLog, Refused
@@ -30,7 +30,7 @@ _NAME = re.compile(r"(\d{6})\.json")
 _REMEDY = "take it from a copy of the backup, or delete it: the manifest before it names an earlier state"
 
 
-class Part(msgspec.Struct, frozen=True):
+class BackupFile(msgspec.Struct, frozen=True):
     """A file of the backup."""
 
     name: str
@@ -41,9 +41,9 @@ class Part(msgspec.Struct, frozen=True):
 class LogPart(msgspec.Struct, frozen=True):
     """Frames from behind `after_seq` up to `end`."""
 
-    part: Part
+    part: BackupFile
     after_seq: int
-    end: Point
+    end: ReachedPoint
 
 
 class Base(msgspec.Struct, frozen=True):
@@ -51,11 +51,11 @@ class Base(msgspec.Struct, frozen=True):
 
     id: str
     site: str
-    point: Point
+    point: ReachedPoint
     schemas: dict[int, bytes]
     epochs: list[EpochEntry]
     rows: int
-    parts: list[Part]
+    parts: list[BackupFile]
 
 
 class Manifest(msgspec.Struct, frozen=True):
@@ -73,35 +73,35 @@ class Manifest(msgspec.Struct, frozen=True):
     log: list[LogPart] = []
 
     @property
-    def end(self) -> Point:
+    def end(self) -> ReachedPoint:
         """The last point that can be restored."""
         return self.log[-1].end if self.log else self.base.point
 
     @property
-    def parts(self) -> list[Part]:
+    def parts(self) -> list[BackupFile]:
         return [*self.base.parts, *(each.part for each in self.log)]
 
 
-class Moment(msgspec.Struct, frozen=True):
+class WantedMoment(msgspec.Struct, frozen=True):
     """A moment that is asked for: a sequence, or a time in milliseconds since 1970."""
 
     seq: int | None = None
     wall_ms: int | None = None
 
-    def is_behind(self, point: Point) -> bool:
+    def is_behind(self, point: ReachedPoint) -> bool:
         """True when `point` is part of what had happened at this moment."""
         if self.seq is not None:
             return point.seq <= self.seq
         return self.wall_ms is None or point.wall_ms <= self.wall_ms
 
-    def needs_more_than(self, point: Point) -> bool:
+    def needs_more_than(self, point: ReachedPoint) -> bool:
         """True when `point` does not reach this moment. A sequence within a frame is reached by the end of the frame."""
         if self.seq is not None:
             return point.seq < self.seq
         return self.wall_ms is None or point.wall_ms <= self.wall_ms
 
 
-NEWEST = Moment()
+NEWEST = WantedMoment()
 
 
 def manifest_name(number: int) -> str:
@@ -137,7 +137,7 @@ def newest_of_each_base(manifests: Sequence[Manifest]) -> list[Manifest]:
     return sorted(newest.values(), key=lambda one: one.number)
 
 
-def chosen(manifests: Sequence[Manifest], moment: Moment) -> tuple[Manifest, list[LogPart]]:
+def chosen(manifests: Sequence[Manifest], moment: WantedMoment) -> tuple[Manifest, list[LogPart]]:
     """The base that lies nearest before `moment`, and the parts of its log that lead there. Raises Refused."""
     chains = newest_of_each_base(manifests)
     if moment == NEWEST:
@@ -160,5 +160,5 @@ def chosen(manifests: Sequence[Manifest], moment: Moment) -> tuple[Manifest, lis
     return manifest, parts
 
 
-def _said(point: Point) -> str:
+def _said(point: ReachedPoint) -> str:
     return f"sequence {point.seq}, at {point.wall_ms} ms since 1970"

@@ -25,7 +25,7 @@ _FRONT = struct.Struct("<II")
 Row = tuple[int, bytes, bytes, int]  # table, key, value, version
 
 
-class Point(msgspec.Struct, frozen=True):
+class ReachedPoint(msgspec.Struct, frozen=True):
     """A point of the log. `timestamp`: the largest hybrid timestamp up to there."""
 
     epoch: int
@@ -37,20 +37,20 @@ class Point(msgspec.Struct, frozen=True):
         return self.timestamp >> 16
 
 
-class Head(msgspec.Struct, frozen=True, tag="head"):
+class BackupHead(msgspec.Struct, frozen=True, tag="head"):
     """`pair` and `identity`: whose it is. `encrypted`: this site encrypts its logs, and what follows is in the clear. `schemas`
     and `epochs`: of a base alone, as they are at `point`."""
 
     pair: str
     identity: str
     site: str
-    point: Point
+    point: ReachedPoint
     encrypted: bool
     schemas: dict[int, bytes] = {}
     epochs: list[EpochEntry] = []
 
 
-class Rows(msgspec.Struct, frozen=True, tag="rows"):
+class RowsMessage(msgspec.Struct, frozen=True, tag="rows"):
     """Rows in the order of table and key, or what idempotency keys answered, in key order."""
 
     rows: list[Row] = []
@@ -69,7 +69,7 @@ class End(msgspec.Struct, frozen=True, tag="end"):
     parts: int
 
 
-Message = Head | Rows | Frames | End
+Message = BackupHead | RowsMessage | Frames | End
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Message).decode
 
@@ -137,7 +137,7 @@ def frames_in(data: bytes, where: str) -> list[Frame]:
 class Continuation:
     """Checks that frames lead on from a point, link by link, as one log without gaps."""
 
-    def __init__(self, at: Point, where: str) -> None:
+    def __init__(self, at: ReachedPoint, where: str) -> None:
         self.at, self._where = at, where
 
     def take(self, frames: Iterable[Frame]) -> None:
@@ -151,6 +151,6 @@ class Continuation:
             self.at = point_of(frame)
 
 
-def point_of(frame: Frame) -> Point:
+def point_of(frame: Frame) -> ReachedPoint:
     """The point behind `frame`."""
-    return Point(frame.epoch, frame.last_seq, frame.timestamp + frame.count - 1)
+    return ReachedPoint(frame.epoch, frame.last_seq, frame.timestamp + frame.count - 1)

@@ -26,7 +26,7 @@ from gateway.service.receipts import decode_receipt, encode_receipt
 from gateway.service.rows import to_records
 from gateway.service.tables import check_confirmed
 from gateway.ui.looks import Epochs, EpochShown, Logs, OperationsShown, SiteLook, counted
-from storage.backup.stream import End, Head, Point, encode_message
+from storage.backup.stream import BackupHead, End, ReachedPoint, encode_message
 from storage.clock import SystemClock
 from storage.engine import StoredRow
 from storage.engines.applying import BarrierLimits, FrameApplier
@@ -364,7 +364,7 @@ class DictBackups:
 
     async def base(self, target: str) -> AsyncIterator[bytes]:
         self._site.need_active()
-        yield encode_message(Head("shop", "1" * 16, self._site.site, Point(1, 7, 7 << 16), False))
+        yield encode_message(BackupHead("shop", "1" * 16, self._site.site, ReachedPoint(1, 7, 7 << 16), False))
         yield encode_message(End(0))
 
     async def log(self, target: str, after_epoch: int, after_seq: int) -> AsyncIterator[bytes]:

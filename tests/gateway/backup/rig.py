@@ -15,7 +15,7 @@ from gateway.config.loading import load_site_config
 from gateway.config.model import SiteConfig
 from gateway.service.port import Mutation, WriteRequest
 from remote_log.dfs.opening import DfsSettings
-from storage.backup.manifest import NEWEST, Moment
+from storage.backup.manifest import NEWEST, WantedMoment
 from storage.engine import StorageEngine, StoredRow
 from storage.rows.codec import RowCodec
 from tests.pair.pair import Pair
@@ -88,7 +88,7 @@ url = "sqlite:///{root / 'coordinator.db'}"
 
 
 async def restore(
-    folder: Path, root: Path, moment: Moment = NEWEST, site: str = "a", engine: str = "rocksdb"
+    folder: Path, root: Path, moment: WantedMoment = NEWEST, site: str = "a", engine: str = "rocksdb"
 ) -> Restored:
     async with target_at(folder) as target:
         return await Restorer(target, new_site(root, site, engine), lambda line: None).restore(moment)

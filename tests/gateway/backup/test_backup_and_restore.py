@@ -12,7 +12,7 @@ from gateway.backup import sending
 from gateway.backup.sending import TARGETS_MAX
 from gateway.service.receipts import receipt_outcome
 from remote_log.replication.base_sender import BaseSettings
-from storage.backup.manifest import Moment
+from storage.backup.manifest import WantedMoment
 from storage.disk.data_dir import RESTORING_NAME, open_data_dir
 from storage.engines.opening import open_engine
 from storage.engines.rocks.engine import RocksEngine
@@ -63,7 +63,7 @@ async def test_a_new_pair_has_the_rows_of_each_moment(pair: Pair, tmp_path: Path
     assert not taken.is_new_base
     assert taken.log_bytes > 0
     for number, (seq, wall_ms, rows) in enumerate(moments):
-        at = Moment(seq=seq) if number % 2 else Moment(wall_ms=wall_ms)
+        at = WantedMoment(seq=seq) if number % 2 else WantedMoment(wall_ms=wall_ms)
         found = await restore(folder, tmp_path / f"new {number}", at)
         assert await restored_rows(tmp_path / f"new {number}") == rows, at
         assert found.point.seq >= seq
@@ -89,7 +89,7 @@ async def test_a_backup_under_load_is_of_one_moment(pair: Pair, tmp_path: Path, 
     done.set()
     await writing
     for number, point in enumerate([taken[0].manifest.base.point, *(each.manifest.end for each in taken)]):
-        await restore(tmp_path / "backup", tmp_path / f"new {number}", Moment(seq=point.seq))
+        await restore(tmp_path / "backup", tmp_path / f"new {number}", WantedMoment(seq=point.seq))
         rows = list((await restored_rows(tmp_path / f"new {number}")).values())
         assert rows[0][0] == rows[59][0]
     await back_up(pair, tmp_path / "backup")
@@ -169,9 +169,9 @@ async def test_a_log_that_was_trimmed_needs_a_new_base(pair: Pair, tmp_path: Pat
     assert taken.is_new_base
     await restore(folder, tmp_path / "new")
     assert await restored_rows(tmp_path / "new") == await held(pair)
-    assert (await restore(folder, tmp_path / "first", Moment(seq=first.end.seq))).manifest.base.id == first.base.id
+    assert (await restore(folder, tmp_path / "first", WantedMoment(seq=first.end.seq))).manifest.base.id == first.base.id
     with pytest.raises(Refused, match=r"the next one begins at"):
-        await restore(folder, tmp_path / "between", Moment(seq=first.end.seq + 1))
+        await restore(folder, tmp_path / "between", WantedMoment(seq=first.end.seq + 1))
 
 
 async def test_at_most_so_many_targets_hold_the_log(pair: Pair, tmp_path: Path) -> None:

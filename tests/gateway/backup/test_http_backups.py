@@ -5,7 +5,7 @@ from __future__ import annotations
 import httpx
 import pytest
 
-from storage.backup.stream import End, Head, Message, MessageReader
+from storage.backup.stream import BackupHead, End, Message, MessageReader
 from tests.gateway.door_client import DoorClient
 from tests.gateway.two_sites import TwoSites
 from twinlog.errors import Conflict, PeerError
@@ -28,7 +28,7 @@ async def test_rows_and_log_come_as_messages(door: DoorClient) -> None:
     log = await door.http.post(f"/v1/backups/{TARGET}:log", json={"epoch": 1, "seq": 7})
     for answer in (base, log):
         head, end = messages(answer)
-        assert isinstance(head, Head)
+        assert isinstance(head, BackupHead)
         assert end == End(0)
 
 

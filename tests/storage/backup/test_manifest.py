@@ -9,11 +9,11 @@ from msgspec.structs import replace
 
 from storage.backup.manifest import (
     NEWEST,
+    BackupFile,
     Base,
     LogPart,
     Manifest,
-    Moment,
-    Part,
+    WantedMoment,
     chosen,
     decode_manifest,
     encode_manifest,
@@ -21,7 +21,7 @@ from storage.backup.manifest import (
     manifest_number,
     newest_of_each_base,
 )
-from storage.backup.stream import Point
+from storage.backup.stream import ReachedPoint
 from twinlog.errors import DamagedLog, Refused
 
 
@@ -29,14 +29,14 @@ def manifest(number: int, base: int, *ends: int) -> Manifest:
     """A base at sequence `base`, and parts of its log that end at `ends`. A sequence's time is ten times as much, in ms."""
     made, after = list[LogPart](), base
     for end in ends:
-        made.append(LogPart(Part(f"log-{end}", 1, ""), after, _point(end)))
+        made.append(LogPart(BackupFile(f"log-{end}", 1, ""), after, _point(end)))
         after = end
-    whole = Base(f"base-{base}", "a", _point(base), {7: b"schema"}, [], 3, [Part(f"rows-{base}", 1, "")])
+    whole = Base(f"base-{base}", "a", _point(base), {7: b"schema"}, [], 3, [BackupFile(f"rows-{base}", 1, "")])
     return Manifest(1, number, "0" * 16, "shop", "1" * 16, 5, False, whole, made)
 
 
-def _point(seq: int) -> Point:
-    return Point(1, seq, (seq * 10) << 16)
+def _point(seq: int) -> ReachedPoint:
+    return ReachedPoint(1, seq, (seq * 10) << 16)
 
 
 def test_a_manifest_is_the_same_again_and_names_every_part() -> None:
@@ -77,22 +77,27 @@ def test_each_base_counts_once_by_its_newest_manifest() -> None:
 
 
 @pytest.mark.parametrize(("moment", "base", "ends"), [
-    (NEWEST, 100, [120]), (Moment(seq=10), 10, []), (Moment(seq=11), 10, [20]), (Moment(seq=20), 10, [20]),
-    (Moment(seq=21), 10, [20, 30]), (Moment(seq=30), 10, [20, 30]), (Moment(seq=100), 100, []), (Moment(seq=101), 100, [120]),
-    (Moment(wall_ms=100), 10, [20]), (Moment(wall_ms=199), 10, [20]), (Moment(wall_ms=200), 10, [20, 30]),
-    (Moment(wall_ms=300), 10, [20, 30]), (Moment(wall_ms=1199), 100, [120]),
+    (NEWEST, 100, [120]),
+    *((WantedMoment(seq=seq), base, ends) for seq, base, ends in [
+        (10, 10, []), (11, 10, [20]), (20, 10, [20]), (21, 10, [20, 30]), (30, 10, [20, 30]), (100, 100, []), (101, 100, [120]),
+    ]),
+    *((WantedMoment(wall_ms=wall_ms), base, ends) for wall_ms, base, ends in [
+        (100, 10, [20]), (199, 10, [20]), (200, 10, [20, 30]), (300, 10, [20, 30]), (1199, 100, [120]),
+    ]),
 ])
-def test_the_parts_that_lead_to_a_moment(moment: Moment, base: int, ends: list[int]) -> None:
+def test_the_parts_that_lead_to_a_moment(moment: WantedMoment, base: int, ends: list[int]) -> None:
     found, log = chosen(HELD, moment)
     assert (found.base.point.seq, [each.end.seq for each in log]) == (base, ends)
 
 
 @pytest.mark.parametrize(("moment", "said"), [
-    (Moment(seq=9), "begins later"), (Moment(wall_ms=99), "begins later"),
-    (Moment(seq=31), "leads to sequence 30.*the next one begins at sequence 100"),
-    (Moment(wall_ms=301), "leads to sequence 30"),
-    (Moment(seq=121), "leads to sequence 120, at 1200 ms since 1970$"), (Moment(wall_ms=1201), "leads to sequence 120"),
+    (WantedMoment(seq=9), "begins later"),
+    (WantedMoment(wall_ms=99), "begins later"),
+    (WantedMoment(seq=31), "leads to sequence 30.*the next one begins at sequence 100"),
+    (WantedMoment(wall_ms=301), "leads to sequence 30"),
+    (WantedMoment(seq=121), "leads to sequence 120, at 1200 ms since 1970$"),
+    (WantedMoment(wall_ms=1201), "leads to sequence 120"),
 ])
-def test_a_moment_of_which_nothing_is_known_is_refused(moment: Moment, said: str) -> None:
+def test_a_moment_of_which_nothing_is_known_is_refused(moment: WantedMoment, said: str) -> None:
     with pytest.raises(Refused, match=said):
         chosen(HELD, moment)

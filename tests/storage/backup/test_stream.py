@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage.backup.stream import (
+    BackupHead,
     Continuation,
     End,
     Frames,
-    Head,
     Message,
     MessageReader,
-    Point,
-    Rows,
+    ReachedPoint,
+    RowsMessage,
     encode_message,
     frames_in,
     point_of,
@@ -30,15 +30,15 @@ from twinlog.errors import DamagedLog
 
 NUMBERS = st.integers(0, 2**62)
 KEYS = st.binary(max_size=20)
-POINTS = st.builds(Point, NUMBERS, NUMBERS, NUMBERS)
+POINTS = st.builds(ReachedPoint, NUMBERS, NUMBERS, NUMBERS)
 EPOCHS = st.builds(EpochEntry, NUMBERS, NUMBERS, NUMBERS, st.just("a"), st.just("restart"))
 OUTCOMES = st.tuples(st.text(max_size=9), st.builds(RequestOutcome, KEYS, NUMBERS, NUMBERS, NUMBERS, NUMBERS, st.booleans()))
 MESSAGES: st.SearchStrategy[Message] = st.one_of(
     st.builds(
-        Head, st.text(max_size=9), st.text(max_size=9), st.just("a"), POINTS, st.booleans(),
+        BackupHead, st.text(max_size=9), st.text(max_size=9), st.just("a"), POINTS, st.booleans(),
         st.dictionaries(st.integers(0, 2**31), KEYS, max_size=3), st.lists(EPOCHS, max_size=3),
     ),
-    st.builds(Rows, st.lists(st.tuples(NUMBERS, KEYS, KEYS, NUMBERS), max_size=4), st.lists(OUTCOMES, max_size=2)),
+    st.builds(RowsMessage, st.lists(st.tuples(NUMBERS, KEYS, KEYS, NUMBERS), max_size=4), st.lists(OUTCOMES, max_size=2)),
     st.builds(Frames, KEYS), st.builds(End, NUMBERS),
 )
 
@@ -98,10 +98,10 @@ def test_frames_stand_back_to_back() -> None:
 
 
 def test_frames_lead_on_from_each_other() -> None:
-    chain = Continuation(Point(1, 3, 0), "here")
+    chain = Continuation(ReachedPoint(1, 3, 0), "here")
     chain.take([frame(4, 3), frame(7, 4, epoch=2)])  # a later epoch leaves sequences out
-    assert chain.at == Point(2, 7, 7 << 16)
-    assert point_of(frame(4, 3, records=2)) == Point(1, 5, (4 << 16) + 1)
+    assert chain.at == ReachedPoint(2, 7, 7 << 16)
+    assert point_of(frame(4, 3, records=2)) == ReachedPoint(1, 5, (4 << 16) + 1)
     for wrong in (frame(9, 8), frame(8, 6), frame(8, 7, epoch=1)):
         with pytest.raises(DamagedLog, match="does not continue sequence 7 of epoch 2"):
             Continuation(chain.at, "here").take([wrong])
