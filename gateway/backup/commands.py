@@ -18,7 +18,6 @@ from gateway.stopping import run_until_stopped
 from remote_log.dfs.hdfs.jvm import end_process
 from remote_log.dfs.opening import DfsSettings
 from storage.backup.manifest import NEWEST, Manifest, WantedMoment, newest_of_each_base
-from storage.backup.stream import ReachedPoint
 from twinlog.cli.status import figure, size
 from twinlog.errors import InvalidInput, TwinlogError
 from twinlog.sites import Sites
@@ -67,7 +66,7 @@ def backup(
     if taken.is_new_base:
         out().print(f"All rows of pair {manifest.pair} are in: {figure(manifest.base.rows, 'rows')}.")
     out().print(
-        f"[green]The backup leads to sequence {end.seq:,}[/], at {moment_text(end)}; {size(taken.log_bytes)} of log came in."
+        f"[green]The backup leads to sequence {end.seq:,}[/], at {end.at}; {size(taken.log_bytes)} of log came in."
     )
 
 
@@ -87,7 +86,7 @@ def list_backup(place: _Place, hadoop: _Hadoop = None, as_json: JsonOption = Fal
         begin, end = each.base.point, each.end
         length = size(sum(part.length_bytes for part in each.parts))
         table.add_row(
-            escape(each.pair), f"{begin.seq:,}", moment_text(begin), f"{end.seq:,}", moment_text(end),
+            escape(each.pair), f"{begin.seq:,}", begin.at, f"{end.seq:,}", end.at,
             f"{each.base.rows:,}", length,
         )
     out().print(table)
@@ -134,12 +133,12 @@ def restore(
     if as_json:
         print_json({
             "pair": site.pair, "site": site.site, "data_dir": str(site.data_dir), "from_pair": manifest.pair,
-            "from_identity": manifest.identity, "seq": point.seq, "epoch": point.epoch, "at": moment_text(point),
+            "from_identity": manifest.identity, "seq": point.seq, "epoch": point.epoch, "at": point.at,
             "base_rows": restored.rows, "log_frames": restored.frames,
         })
         return
     out().print(
-        f"[green]Restored[/] to sequence {point.seq:,}, at {moment_text(point)}: {figure(restored.rows, 'rows')} of the base,"
+        f"[green]Restored[/] to sequence {point.seq:,}, at {point.at}: {figure(restored.rows, 'rows')} of the base,"
         f" and {figure(restored.frames, 'frames')} of the log."
     )
     out().print(
@@ -159,11 +158,6 @@ def parse_moment(text: str) -> WantedMoment:
         return WantedMoment(wall_ms=int((when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp() * 1000))
     except (ValueError, OverflowError) as error:
         raise InvalidInput(f"--at is {text[:40]!r}: write a sequence, or a time such as 2026-11-28T03:00:00Z") from error
-
-
-def moment_text(point: ReachedPoint) -> str:
-    moment = datetime.fromtimestamp(point.wall_ms / 1000, UTC)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _say(as_json: bool) -> Any:
@@ -202,6 +196,6 @@ def _document(manifest: Manifest) -> dict[str, Any]:
         "pair": manifest.pair, "identity": manifest.identity, "target": manifest.target, "number": manifest.number,
         "in_the_clear": manifest.in_the_clear, "rows": manifest.base.rows,
         "bytes": sum(part.length_bytes for part in manifest.parts),
-        "begin": {**msgspec.to_builtins(begin), "at": moment_text(begin)},
-        "end": {**msgspec.to_builtins(end), "at": moment_text(end)},
+        "begin": {**msgspec.to_builtins(begin), "at": begin.at},
+        "end": {**msgspec.to_builtins(end), "at": end.at},
     }

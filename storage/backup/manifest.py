@@ -161,4 +161,4 @@ def chosen(manifests: Sequence[Manifest], moment: WantedMoment) -> tuple[Manifes
 
 
 def _said(point: ReachedPoint) -> str:
-    return f"sequence {point.seq}, at {point.wall_ms} ms since 1970"
+    return f"sequence {point.seq}, at {point.at}"

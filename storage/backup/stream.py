@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
 
 import crc32c
 import msgspec
@@ -35,6 +36,12 @@ class ReachedPoint(msgspec.Struct, frozen=True):
     @property
     def wall_ms(self) -> int:
         return self.timestamp >> 16
+
+    @property
+    def at(self) -> str:
+        """The time of this point in UTC, as people read it."""
+        moment = datetime.fromtimestamp(self.wall_ms / 1000, UTC)
+        return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 class BackupHead(msgspec.Struct, frozen=True, tag="head"):
