@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
 from typing import Annotated, Any
 
 import msgspec
@@ -60,18 +61,19 @@ def router() -> APIRouter:
     return routes
 
 
-async def _streamed(request: Request, what: dict[str, Any], messages: AsyncIterator[bytes]) -> Response:
+async def _streamed(request: Request, what: dict[str, Any], messages: AsyncGenerator[bytes, None]) -> Response:
     """An error before the first message is a problem; a later one breaks the connection before the end."""
     async with act(request, events.BACKUP, what):
         first = await anext(messages)
     return StreamingResponse(_parts(first, messages), media_type=MESSAGES, headers={"cache-control": "no-store"})
 
 
-async def _parts(first: bytes, messages: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+async def _parts(first: bytes, messages: AsyncGenerator[bytes, None]) -> AsyncIterator[bytes]:
     try:
-        yield first
-        async for message in messages:
-            yield message
+        async with aclosing(messages):  # also where the client goes away: a snapshot is held behind them
+            yield first
+            async for message in messages:
+                yield message
     except Exception as error:
         _log.warning("a backup ended early", error=words(error))
         raise

@@ -10,7 +10,7 @@ Source: docs/decisions/2026-11-28-backup.md.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 from gateway.epoch.active_epoch import BACKUP_HOLDER, ActiveEpoch
@@ -38,7 +38,7 @@ class BackupService:
         self._engine, self._wal, self._cursors, self._encrypted = engine, wal, cursors, encrypted
         self._reading = asyncio.Lock()
 
-    async def base(self, target: str) -> AsyncIterator[bytes]:
+    async def base(self, target: str) -> AsyncGenerator[bytes, None]:
         """All rows, as messages. Raises NotActive, Unavailable, Overloaded before the first one."""
         if self._reading.locked():
             raise Overloaded("another backup reads the rows of this site now: wait until it has ended", retry_after_s=10)
@@ -58,7 +58,7 @@ class BackupService:
             finally:
                 snapshot.close()
 
-    async def log(self, target: str, after_epoch: int, after_seq: int) -> AsyncIterator[bytes]:
+    async def log(self, target: str, after_epoch: int, after_seq: int) -> AsyncGenerator[bytes, None]:
         """The log behind a point, as messages. Raises NotActive, Unavailable, Conflict before the first one."""
         epoch = self._serving.for_reads()
         upto = epoch.core.committed

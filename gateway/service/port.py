@@ -10,7 +10,7 @@ acknowledged by the rules of protocol.md section 4; reads check the read lease b
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -209,10 +209,10 @@ class Barriers(Protocol):
 class Backups(Protocol):
     """Rows and log for a backup. Both raise before the first message, and from then on they only break."""
 
-    def base(self, target: str) -> AsyncIterator[bytes]:
+    def base(self, target: str) -> AsyncGenerator[bytes, None]:
         """Messages of all rows (storage/backup/stream.py). Raises NotActive, Unavailable, Overloaded."""
 
-    def log(self, target: str, after_epoch: int, after_seq: int) -> AsyncIterator[bytes]:
+    def log(self, target: str, after_epoch: int, after_seq: int) -> AsyncGenerator[bytes, None]:
         """Messages of the committed log behind a point. Raises Conflict when it is not held any more."""
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import itertools
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -362,12 +362,12 @@ class DictBackups:
     def __init__(self, site: DictService) -> None:
         self._site = site
 
-    async def base(self, target: str) -> AsyncIterator[bytes]:
+    async def base(self, target: str) -> AsyncGenerator[bytes, None]:
         self._site.need_active()
         yield encode_message(BackupHead("shop", "1" * 16, self._site.site, ReachedPoint(1, 7, 7 << 16), False))
         yield encode_message(End(0))
 
-    async def log(self, target: str, after_epoch: int, after_seq: int) -> AsyncIterator[bytes]:
+    async def log(self, target: str, after_epoch: int, after_seq: int) -> AsyncGenerator[bytes, None]:
         if after_seq > 7:
             raise Conflict(f"this log does not hold sequence {after_seq}", seq=after_seq)
         async for message in self.base(target):

@@ -193,7 +193,7 @@ async def test_a_standby_is_not_asked_and_one_base_is_read_at_a_time(pair: Pair,
     assert await anext(reading)
     with pytest.raises(Overloaded, match="another backup reads"):
         await anext(backups.base("1" * 16))
-    await reading.aclose()  # type: ignore[attr-defined]
+    await reading.aclose()
     assert await anext(backups.base("1" * 16))
     await pair.stop("a")
     with pytest.raises(Unavailable, match="none answers: site b is STANDBY"):
