@@ -28,6 +28,7 @@ LOOK_TIMEOUT_S = 3.0
 ALIVE = "/health/live"
 ALIVE_TIMEOUT_S = 1.0  # the site waits for nobody: its process answers, or hangs
 VIEW_TIMEOUT_S = 7.0  # the site itself waits for the other one, both DFSs and the register
+STREAM_SILENCE_S = 60.0
 EVENT_SILENCE_S = 40.0  # an idle stream carries a comment every 15 s
 _TIMEOUTS_S = {"/v1/view": VIEW_TIMEOUT_S, ALIVE: ALIVE_TIMEOUT_S}
 ACTOR_HEADER = "Twinlog-Actor"
@@ -112,6 +113,13 @@ class Sites:
                 yield json_object(data.encode())
             except ValueError as error:
                 raise PeerError(f"site {site}: an event is not JSON: {words(error)}", site=site, sent=True) from error
+
+    def stream(self, site: str, path: str, body: Mapping[str, Any]) -> Iterator[bytes]:
+        """The pieces of a long answer to a POST. Raises PeerError when it breaks, or is silent for too long."""
+        headers = {"Content-Type": "application/json", ACTOR_HEADER: who()}
+        yield from self._http.stream(SiteRequest(
+            self.urls[site] + path, "POST", headers, json.dumps(body).encode(), STREAM_SILENCE_S
+        ))
 
     def _exchange(
         self, site: str, method: str, path: str, timeout_s: float, body: Mapping[str, Any] | None = None,

@@ -156,7 +156,8 @@ class Pair:
     async def _open_doors(self) -> dict[str, DoorApp]:
         life, here = self.world.lives["a"], self.world.machines["a"]
         assert life.service is not None
-        trail = Trail(here.disk.files(life.process), here.clock, pair="sim", site="a")
+        assert life.site is not None
+        trail = Trail(life.site.parts.files, here.clock, pair="sim", site="a")
         await trail.open()
         tokens = TokenFile(self._folder / "tokens.json", NOW.timestamp)
         now_s = here.clock.monotonic_s

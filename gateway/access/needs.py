@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gateway.access.caller import Caller, forbidden
-from gateway.access.grants import ADMIN, AUDITOR, METRICS, OPERATOR, READER, REPLICATOR, WRITER
+from gateway.access.grants import ADMIN, AUDITOR, METRICS, OF_TABLES, OPERATOR, READER, REPLICATOR, WRITER
 from twinlog.errors import Forbidden
 
 Route = tuple[str, str]  # method, path with its parameters in braces
@@ -20,7 +20,8 @@ Route = tuple[str, str]  # method, path with its parameters in braces
 @dataclass(frozen=True, slots=True)
 class Need:
     """`roles`: of each of these groups one. `scope`: open (nobody has to say who they are), identity (any caller), pair, table
-    (that of the path), some_table (on whichever table: the handler judges each), or peer (the other site)."""
+    (that of the path), some_table (on whichever table: the handler judges each), all_tables (what is of tables, on every one),
+    or peer (the other site)."""
 
     scope: str
     roles: tuple[tuple[str, ...], ...] = ()
@@ -35,10 +36,13 @@ class Need:
                 held = any(grants.on(role, table) for role in group)
             elif self.scope == "some_table":
                 held = any(grants.anywhere(role) or role in grants.pair for role in group)
+            elif self.scope == "all_tables":
+                held = any(grants.on(role, "*") or role in grants.pair for role in group)
             else:
                 held = any(role in grants.pair for role in group)
             if not held:
-                return forbidden(f"{group[0]}:{table[:128]}" if self.scope == "table" else group[0])
+                every = self.scope == "all_tables" and group[0] in OF_TABLES
+                return forbidden(f"{group[0]}:{'*' if every else table[:128]}" if every or self.scope == "table" else group[0])
         return None
 
 
@@ -98,6 +102,8 @@ NEEDS: dict[Route, Need] = {
     ("GET", "/v1/barriers"): _pair(AUDITOR),
     ("GET", "/v1/barriers/{name}"): _pair(AUDITOR),
     ("DELETE", "/v1/barriers/{name}"): _pair(AUDITOR),
+    ("POST", "/v1/backups/{target}:base"): Need("all_tables", ((AUDITOR,), (READER,))),
+    ("POST", "/v1/backups/{target}:log"): Need("all_tables", ((AUDITOR,), (READER,))),
     ("POST", "/v1/audits"): _pair(AUDITOR),
     ("GET", "/v1/audits/last"): _pair(AUDITOR, OPERATOR),
     ("POST", "/internal/v1/peer/{method}"): PEER,

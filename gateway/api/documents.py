@@ -201,6 +201,13 @@ class BarrierBody(Struct, forbid_unknown_fields=True):
     name: Annotated[str, Meta(pattern=rf"^{BARRIER_NAME}(?![\s\S])")] | None = None  # a `$` takes a newline
 
 
+class BackupPoint(Struct, forbid_unknown_fields=True):
+    """The point up to which a backup has the log."""
+
+    epoch: Annotated[int, Meta(ge=1, le=1 << 53)]
+    seq: Annotated[int, Meta(ge=0, le=1 << 53)]
+
+
 class HealthAnswer(Struct, frozen=True):
     """Shows what the site does now, and why not, as in the cluster document."""
 

@@ -15,6 +15,7 @@ from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
 
 from gateway.api.documents import (
+    BackupPoint,
     BarrierBody,
     BatchAnswer,
     BatchBody,
@@ -51,6 +52,7 @@ TAGS = [
     {"name": "cluster", "description": "The pair as the asked site sees it, and what became of a write."},
     {"name": "operations", "description": "Role changes: check, start, follow, abort, resume. One runs at a time."},
     {"name": "audits", "description": "Barriers, behind which each site keeps a snapshot, and what audits found."},
+    {"name": "backups", "description": "What `twinlog backup` reads: all rows at one point, and the log behind it."},
     {"name": "health", "description": "Probes for load balancers, and figures for Prometheus."},
     {"name": "internal", "description": "Calls between the two sites. Clients do not use them."},
 ]
@@ -65,7 +67,8 @@ OF_ANY_REQUEST = (400, 401, 403, 422, 429, 500, 503)
 _REF = "#/components/schemas/{name}"
 _STATUS_TITLES = {row.status: row.title for row in reversed(PROBLEMS.values())}
 _CODES = {row.status: kind.code for kind, row in reversed(PROBLEMS.items())}
-BODIES = (TableBody, TableChange, BatchBody, CheckBody, ConditionBody, OperationBody, LogLevelBody, BarrierBody, AuditBody)
+BODIES = (TableBody, TableChange, BatchBody, CheckBody, ConditionBody, OperationBody, LogLevelBody, BarrierBody, BackupPoint,
+    AuditBody)
 ANSWERS = (
     TableDocument, TableList, WriteAnswer, BatchAnswer, RowAnswer, PageAnswer, ReceiptDocument, ClusterDocument,
     OperationDocument, OperationList, ChecksDocument, SiteView, BarrierDocument, BarrierList, AuditRun, Audits, HealthAnswer,

@@ -50,6 +50,15 @@ VERBS: dict[str, Verb] = {
         "gateway.cli.trail", SEE,
         "Show who did what at a site, when, and how it ended; with --verify prove that nothing was changed.",
     ),
+    "backup": Verb(
+        "gateway.backup.commands", SEE,
+        "Back a running pair up into a folder: all rows once, then the log. Needs auditor and reader:*.", app="app",
+    ),
+    "restore": Verb(
+        "gateway.backup.commands", RUN,
+        "Make a new pair from a backup: its first active gets the rows of one moment. Refuses all that is not empty.",
+        app="restore_app",
+    ),
     "audit": Verb("gateway.cli.audit", SEE, "Prove that both sites are equal, with Spark; find what differs."),
     "switchover": Verb(
         _OPERATOR, CHANGE,

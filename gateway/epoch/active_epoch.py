@@ -38,7 +38,7 @@ from switchover.roles.table import Role
 from switchover.site_parts import SiteParts
 from twinlog.errors import Fenced, LogGap, PeerError, Refused, TwinlogError, Unavailable
 
-ENGINE_HOLDER, PEER_HOLDER = "engine", "peer"
+ENGINE_HOLDER, PEER_HOLDER, BACKUP_HOLDER = "engine", "peer", "backup"
 SHIPPING, LEASE, DEGRADE, RESYNC, PROBE, TRIMMING = (  # background work, as the screens name it
     "shipping", "lease", "degrade", "resync", "look at the other site's DFS", "trimming",
 )
@@ -388,6 +388,9 @@ class ActiveEpoch:
         if self.commit.local_trouble is not None:
             await self._make_room()
         cursors.advance(ENGINE_HOLDER, self.epoch, self.parts.engine.durable_seq)
+        for name in cursors.of_kind(BACKUP_HOLDER) if self.parts.wal.is_too_long_for_backups else ():
+            await cursors.remove(name)
+            log.warning("the log is too long to be kept for a backup: its next one needs a new base", holder=name)
         async with cursors.trimming(self.epoch) as safepoint:
             await self.parts.wal.trim(safepoint + 1)
         view = self.shipper.view  # no lock is held from here on: the other site's DFS may not answer

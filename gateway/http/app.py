@@ -45,6 +45,7 @@ from gateway.api.routes import (
     trail,
 )
 from gateway.api.routes.common import context_of, to_response
+from gateway.backup import routes as backups
 from gateway.http.origins import Origins, preflight, shared_with
 from gateway.service.http_settings import HttpSettings
 from gateway.service.port import Configuration, SiteService
@@ -207,8 +208,8 @@ def _plain(part: Part) -> tuple[FastAPI, Sequence[Route]]:
     if part != "peer":
         routers = [room.router() for room in (tables, rows, scans, cluster, checks, operations, health)] + routers
         routers += [
-            checks.view_router(), barriers.router(), barriers.audits_router(), trail.router(), configuration.router(),
-            pages.router(app), ui.router(),
+            checks.view_router(), barriers.router(), backups.router(), barriers.audits_router(), trail.router(),
+            configuration.router(), pages.router(app), ui.router(),
         ]
     for router in routers:
         app.include_router(router)

@@ -10,7 +10,7 @@ acknowledged by the rules of protocol.md section 4; reads check the read lease b
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -206,6 +206,16 @@ class Barriers(Protocol):
     async def release(self, name: str) -> None: ...
 
 
+class Backups(Protocol):
+    """Rows and log for a backup. Both raise before the first message, and from then on they only break."""
+
+    def base(self, target: str) -> AsyncGenerator[bytes, None]:
+        """Messages of all rows (storage/backup/stream.py). Raises NotActive, Unavailable, Overloaded."""
+
+    def log(self, target: str, after_epoch: int, after_seq: int) -> AsyncGenerator[bytes, None]:
+        """Messages of the committed log behind a point. Raises Conflict when it is not held any more."""
+
+
 class AuditLog(Protocol):
     async def note(self, audit: AuditRun) -> None:
         """The note is durable when this returns."""
@@ -253,7 +263,7 @@ class Looks(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SiteService:
-    """The seven ports of the site named `site`, and `peer_call(method, body)`, one call of the other site."""
+    """The eight ports of the site named `site`, and `peer_call(method, body)`, one call of the other site."""
 
     site: str
     rows: Rows
@@ -261,6 +271,7 @@ class SiteService:
     cluster: Cluster
     operations: Operations
     barriers: Barriers
+    backups: Backups
     audits: AuditLog
     looks: Looks
     peer_call: Callable[[str, bytes], Awaitable[bytes]]

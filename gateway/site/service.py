@@ -21,6 +21,6 @@ def site_service(
     return SiteService(
         site=site.site, rows=site.rows, tables=site.tables,
         cluster=ClusterView(site, lambda: operations.running_id, lambda: operations.ended),
-        operations=operations, barriers=site.barrier_calls, audits=site.audits, looks=looks,
+        operations=operations, barriers=site.barrier_calls, backups=site.backups, audits=site.audits, looks=looks,
         peer_call=PeerApi(site, trail, looks.answer).call_bytes,
     )

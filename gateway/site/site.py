@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import structlog
 
+from gateway.backup.sending import BackupService
 from gateway.epoch.active_epoch import ENGINE_HOLDER, PEER_HOLDER, ActiveEpoch, RemoteReports
 from gateway.epoch.commit_rule import CommitMode
 from gateway.epoch.modes import PINNED, pinned
@@ -102,6 +103,10 @@ class Site:
         )
         self.barrier_calls = BarrierService(
             self.serving, self.applier, site=self.site, engine=engine, clock=clock, deadline_s=deadline_s
+        )
+        self.backups = BackupService(
+            self.serving, pair=settings.pair, site=self.site, engine=engine, wal=parts.wal, cursors=parts.cursors,
+            encrypted=bool(parts.wal.is_encrypted or parts.remote_keys),
         )
         self.audits = AuditNotes(parts.engine, parts.clock)
         self.remote_log_mark = RemoteLogMark(parts.own_dfs, parts.layout)

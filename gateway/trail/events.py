@@ -27,10 +27,11 @@ OF_PEER = (PEER_CHANGE, PEER_HEAD)
 # ---- of requests
 CREATE, ALTER, DROP, RESTORE = "table.create", "table.alter", "table.drop", "table.restore"
 TAKE, RELEASE = "barrier.take", "barrier.release"
+BACKUP = "backup.read"  # all rows, or the log, for a backup
 AUDIT = "audit.note"  # what an audit or a repair did
 RELOAD, LOG_LEVEL = "configuration.reload", "configuration.level"
 
 EVENTS = frozenset({
     OPENED, GAP, STARTED, STOPPED, ACCESS, REFUSED, ASKED, STEP, FENCES, *ROLE_CHANGE, *OF_PEER, CREATE, ALTER, DROP, RESTORE,
-    TAKE, RELEASE, AUDIT, RELOAD, LOG_LEVEL,
+    TAKE, RELEASE, BACKUP, AUDIT, RELOAD, LOG_LEVEL,
 })

@@ -20,6 +20,8 @@ from remote_log.dfs.port import Dfs
 from storage.settings import MIB, RESTART, OneOf, Within
 from twinlog.errors import ConfigError, DfsError
 
+DEFAULT_HEAP_BYTES = 256 * MIB
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DfsSettings(HdfsSettings):
@@ -35,7 +37,7 @@ class PairDfsSettings:
 
     own: DfsSettings
     peer: DfsSettings
-    jvm_heap_bytes: Annotated[int, Within(64 * MIB, 65536 * MIB), RESTART] = 256 * MIB  # of Hadoop's client, for both
+    jvm_heap_bytes: Annotated[int, Within(64 * MIB, 65536 * MIB), RESTART] = DEFAULT_HEAP_BYTES  # of Hadoop's client, for both
 
 
 def open_dfs(
@@ -54,6 +56,13 @@ def open_dfs(
         return DirectoryDfs(part.path, f"{section}.path", part.deadline_s, owner=owner, marks=marks, apart_from=other)
     part = replace(part, section=section, site=owner.site)
     hdfs = HdfsDfs(part, _java(settings.jvm_heap_bytes, section), owner=owner, marks=marks)
+    stack.push_async_callback(hdfs.close)
+    return hdfs
+
+
+def open_hdfs(settings: DfsSettings, stack: AsyncExitStack) -> Dfs:
+    """An HDFS folder that belongs to no site, such as a backup's; `stack` closes it. Raises ConfigError without Java."""
+    hdfs = HdfsDfs(settings, _java(DEFAULT_HEAP_BYTES, settings.section))
     stack.push_async_callback(hdfs.close)
     return hdfs
 

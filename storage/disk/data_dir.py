@@ -2,7 +2,7 @@
 
 What always holds: the lock is taken before anything is read or written, and the kernel drops it with the process, also
 after a kill; a directory keeps its pair, site and identity for life; a directory that holds somebody else's files is
-never taken over.
+never taken over; one that a restore fills is no site's before all of it is there.
 """
 
 from __future__ import annotations
@@ -13,14 +13,15 @@ from pathlib import Path
 
 import msgspec
 
-from storage.disk.os_files import make_folders, write_whole
+from storage.disk.os_files import make_folders, sync_folder, write_whole
 from twinlog.decoding import decoded
 from twinlog.errors import DataDirectoryError, reason
 
 LOCK_NAME = "LOCK"
 OWNER_ONLY = 0o700  # it holds rows; one that the operator made keeps the mode that it was given
 IDENTITY_NAME = "twinlog.json"
-_NOT_OURS_BUT_FINE = {LOCK_NAME, IDENTITY_NAME + ".new", "lost+found"}
+RESTORING_NAME = "restoring"  # a restore into this directory was begun, and has not ended
+_NOT_OURS_BUT_FINE = {LOCK_NAME, RESTORING_NAME, IDENTITY_NAME + ".new", "lost+found"}
 
 
 class Identity(msgspec.Struct, frozen=True):
@@ -47,8 +48,9 @@ class DataDir:
             os.close(lock)
 
 
-def open_data_dir(path: Path, pair: str, site: str) -> DataDir:
-    """Lock `path`, making it when it is new, and check that it is this site's. Blocking. Raises DataDirectoryError."""
+def open_data_dir(path: Path, pair: str, site: str, *, restores: bool = False) -> DataDir:
+    """Lock `path`, making it when it is new, and check that it is this site's. Blocking. `restores`: the caller restores a
+    backup into it. Raises DataDirectoryError, also for one in which a restore has not ended."""
     try:
         is_new = not path.exists()
         make_folders(path.absolute())
@@ -58,11 +60,36 @@ def open_data_dir(path: Path, pair: str, site: str) -> DataDir:
     except OSError as error:
         raise DataDirectoryError(f"{path} cannot be used as data directory: {reason(error)}", path=str(path)) from error
     try:
+        _check_restore(path, restores=restores)
         _identify(path, pair, site)
         return DataDir(lock)
     except BaseException:
         os.close(lock)
         raise
+
+
+def end_restore(path: Path) -> None:
+    """Durably: from now on the directory is a site's. Its caller has it open. Raises OSError."""
+    (path / RESTORING_NAME).unlink()
+    sync_folder(path)
+
+
+def _check_restore(path: Path, *, restores: bool) -> None:
+    """Marks an empty directory, durably and before anything else is in it, as one that a restore fills; one that an earlier
+    restore marked may hold anything. Nobody else uses it until the mark is gone."""
+    is_marked = (path / RESTORING_NAME).exists()
+    if is_marked and not restores:
+        raise DataDirectoryError(
+            f"{path} holds half of a backup: a restore into it did not end; run `twinlog restore` again, which begins anew",
+            path=str(path),
+        )
+    if restores and not is_marked:
+        if held := sorted(set(os.listdir(path)) - _NOT_OURS_BUT_FINE - {IDENTITY_NAME}):
+            raise DataDirectoryError(
+                f"{path} holds {held[0]!r}: a restore fills an empty directory only; name another one in data_dir",
+                path=str(path),
+            )
+        write_whole(path / RESTORING_NAME, b"`twinlog restore` fills this directory: it is not whole while this file is here\n")
 
 
 def _take_lock(path: Path) -> int:

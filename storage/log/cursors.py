@@ -74,6 +74,10 @@ class CursorRegistry:
                 self._positions.pop(name, None)
                 self.check()
 
+    def of_kind(self, kind: str) -> list[str]:
+        """The names of the holders of this kind."""
+        return sorted(holder.name for holder in self._holders.values() if holder.kind == kind)
+
     def advance(self, name: str, epoch: int, durable_seq: int) -> None:
         """Takes the position that a holder reports. It may go back, e.g. when an engine was replaced. Ignores unknown names."""
         if name in self._holders:

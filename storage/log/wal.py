@@ -34,6 +34,7 @@ _NEVER = 1 << 62
 @dataclass(frozen=True, slots=True)
 class WalSettings:
     segment_bytes: Annotated[int, Within(64 * KIB, 4096 * MIB), RESTART] = 16 * MIB
+    backup_bytes_max: Annotated[int, Within(0, 1 << 50), RESTART] = 1024 * MIB  # a longer log is not kept for backups
     tail_bytes_max: Annotated[int, Within(64 * KIB, 4096 * MIB), RESTART] = 32 * MIB  # newest frames, kept for the shipper
     encryption_keys: Annotated[tuple[LogKey, ...], KeyReferences(), RESTART] = ()  # the first writes, all read; none: plain
 
@@ -265,6 +266,16 @@ class Wal:
     def bytes_held(self) -> int:
         """On the disk, preallocated zeros included."""
         return sum(segment.size_bytes for segment in self._segments) + (self._spare.size_bytes if self._spare else 0)
+
+    @property
+    def is_encrypted(self) -> bool:
+        """True when its segments are written or read with keys."""
+        return bool(self._keys)
+
+    @property
+    def is_too_long_for_backups(self) -> bool:
+        """True when nothing more is kept only because a backup may come for it."""
+        return self.bytes_held > self._settings.backup_bytes_max
 
     def segments(self) -> list[WalSegmentInfo]:
         return [

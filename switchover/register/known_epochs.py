@@ -19,6 +19,7 @@ from switchover.register.lost_value import KnownEpochs
 from twinlog.errors import DfsError
 
 LOOK_TIMEOUT_S = 2.0
+RESTORED_EPOCH = "restored_epoch"  # a note: the storage came from a backup, and ends in this epoch, which no register gave away
 
 
 async def known_epochs(engine: StorageEngine, wal: Wal, dfs_by_site: Mapping[str, Dfs], layout: RemoteLayout) -> KnownEpochs:
@@ -28,7 +29,8 @@ async def known_epochs(engine: StorageEngine, wal: Wal, dfs_by_site: Mapping[str
     known = [engine.applied.epoch, int(engine.meta(FOLLOWED_EPOCH) or b"0"), *(segment.epoch for segment in wal.segments())]
     for epochs in claims.values():
         known += epochs or ()
-    return KnownEpochs(engine.applied.epoch, max(known), tuple(site for site, epochs in claims.items() if epochs is None))
+    unseen = tuple(site for site, epochs in claims.items() if epochs is None)
+    return KnownEpochs(engine.applied.epoch, max(known), unseen, int(engine.meta(RESTORED_EPOCH) or b"0"))
 
 
 def opened_here(engine: StorageEngine, wal: Wal) -> set[int]:

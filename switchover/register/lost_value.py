@@ -15,11 +15,13 @@ from switchover.register.went_back import begins_anew
 
 class KnownEpochs(NamedTuple):
     """`lived`: the last epoch that the storage holds frames of. `known`: the highest one met in storage, WAL and claims.
-    `unseen`: the sites whose DFS did not answer."""
+    `unseen`: the sites whose DFS did not answer. `restored`: the epoch in which a storage that came from a backup ends; 0: it
+    did not. No register of this pair gave that epoch, or one before it, away."""
 
     lived: int
     known: int
     unseen: tuple[str, ...]
+    restored: int = 0
 
 
 def epoch_lost_by_register(state: PairState | None, seen: KnownEpochs) -> int | None:
@@ -28,7 +30,7 @@ def epoch_lost_by_register(state: PairState | None, seen: KnownEpochs) -> int | 
     if state is not None and state.active is not None:
         return None
     given, opened = (state.epoch_allocated, state.epoch) if state is not None else (0, 0)
-    lived = seen.lived > 0 or opened > 0 or seen.known > given
+    lived = seen.lived > seen.restored or opened > 0 or seen.known > max(given, seen.restored)
     return max(seen.known, opened) if lived else None
 
 

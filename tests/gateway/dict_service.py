@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import itertools
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -26,6 +26,7 @@ from gateway.service.receipts import decode_receipt, encode_receipt
 from gateway.service.rows import to_records
 from gateway.service.tables import check_confirmed
 from gateway.ui.looks import Epochs, EpochShown, Logs, OperationsShown, SiteLook, counted
+from storage.backup.stream import BackupHead, End, ReachedPoint, encode_message
 from storage.clock import SystemClock
 from storage.engine import StoredRow
 from storage.engines.applying import BarrierLimits, FrameApplier
@@ -77,8 +78,8 @@ class DictService:
     def ports(self) -> SiteService:
         return SiteService(
             site=self.site, rows=self, tables=self.tables, cluster=self, operations=self.operations,
-            barriers=DictBarriers(self), audits=AuditNotes(self.engine, SystemClock()), looks=self.looks,
-            peer_call=self.peer_call,
+            barriers=DictBarriers(self), backups=DictBackups(self), audits=AuditNotes(self.engine, SystemClock()),
+            looks=self.looks, peer_call=self.peer_call,
         )
 
     # rows
@@ -353,6 +354,24 @@ class DictOperations:
     def _put_operation(self, operation: OperationDocument, state: OperationState) -> OperationDocument:
         self.documents[operation.id] = replace(operation, state=state)
         return self.documents[operation.id]
+
+
+class DictBackups:
+    """Sends a head and an end, of no table."""
+
+    def __init__(self, site: DictService) -> None:
+        self._site = site
+
+    async def base(self, target: str) -> AsyncGenerator[bytes, None]:
+        self._site.need_active()
+        yield encode_message(BackupHead("shop", "1" * 16, self._site.site, ReachedPoint(1, 7, 7 << 16), False))
+        yield encode_message(End(0))
+
+    async def log(self, target: str, after_epoch: int, after_seq: int) -> AsyncGenerator[bytes, None]:
+        if after_seq > 7:
+            raise Conflict(f"this log does not hold sequence {after_seq}", seq=after_seq)
+        async for message in self.base(target):
+            yield message
 
 
 class DictBarriers:

@@ -28,6 +28,7 @@ from twinlog.wire.tls import Tls, client_context, tls_words
 from twinlog.wire.token import Token
 
 CONNECT_TIMEOUT_S = 3.0
+STREAM_BYTES = 256 << 10
 EVENT_HEADERS = {"Accept": "text/event-stream", "Cache-Control": "no-store"}
 _LEFT_MIN_S = 0.001  # 0 would make a socket non-blocking
 _IN_A_TARGET = "%/:?&=,;@!$'()*+~"
@@ -92,6 +93,25 @@ class Http:
             response.check_end()
         except (OSError, HTTPException) as error:
             raise PeerError(f"{url}: the stream of events broke: {_detail(error, 'no answer in time')}", sent=True) from error
+        finally:
+            if connection is not None:
+                connection.close()
+
+    def stream(self, request: SiteRequest) -> Iterator[bytes]:
+        """The pieces of a long answer; `timeout_s` is for the silence between two of them. Raises PeerError when it breaks, and
+        the error that the site answers with before the first piece."""
+        parts = urlsplit(unfolded(request.url))
+        connection, headers = None, {**request.headers, **self._identity(request.url)}
+        try:
+            connection = self._connected(parts, min(request.timeout_s, CONNECT_TIMEOUT_S))
+            response = _ask(connection, request.method, parts, headers, request.content, lambda: request.timeout_s)
+            if response.status != 200:
+                raise error_from_problem(response.status, response.read())
+            while piece := response.read1(STREAM_BYTES):
+                yield piece
+            response.check_end()
+        except (OSError, HTTPException) as error:
+            raise PeerError(f"{request.url}: the answer broke: {_detail(error, 'no answer in time')}", sent=True) from error
         finally:
             if connection is not None:
                 connection.close()

@@ -75,6 +75,8 @@ EXPECTED: dict[tuple[str, str], tuple[set[str], str]] = {  # who may; the grant 
     ("GET", "/v1/barriers"): ({AUDITOR}, AUDITOR),
     ("GET", "/v1/barriers/{name}"): ({AUDITOR}, AUDITOR),
     ("DELETE", "/v1/barriers/{name}"): ({AUDITOR}, AUDITOR),
+    ("POST", "/v1/backups/{target}:base"): (set(), AUDITOR),
+    ("POST", "/v1/backups/{target}:log"): (set(), AUDITOR),
     ("POST", "/v1/audits"): ({AUDITOR}, AUDITOR),
     ("GET", "/v1/audits/last"): ({AUDITOR, OPERATOR}, AUDITOR),
     ("POST", "/internal/v1/peer/{method}"): (set(), "replicator"),
@@ -92,7 +94,7 @@ def _routes() -> set[tuple[str, str]]:
 
 def _path(route: str) -> str:
     for name, value in (("table", "flights"), ("key", "UA,1"), ("name", "b1"), ("operation_id", "op-1"), ("method", "status"),
-                        ("receipt", "r1")):
+                        ("receipt", "r1"), ("target", "0" * 16)):
         route = route.replace(f"{{{name}}}", value)
     return route + ("?for=failover" if route == "/v1/checks" else "")
 
@@ -137,6 +139,8 @@ async def test_every_route_as_every_identity(door: GuardedDoor, route: tuple[str
             wanted = {"reader:flights"}
         if route == ("POST", "/v1/tables") and name == "elsewhere":
             wanted = {"admin:other"}  # it may make tables of another name
+        if "/v1/backups" in route[1] and name == AUDITOR:
+            wanted = {"reader:*"}
         assert named in wanted, name
 
 

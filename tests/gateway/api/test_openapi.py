@@ -17,6 +17,7 @@ from gateway.api.documents import TableBody, TableChange
 from gateway.api.openapi import ANSWERS, BODIES
 from gateway.api.problem_document import MEMBERS
 from gateway.api.request import ARROW
+from gateway.backup.routes import MESSAGES
 from gateway.http.app import build_app
 from gateway.service.documents import ActiveSite
 from gateway.service.http_settings import HttpSettings
@@ -50,6 +51,7 @@ PATHS = {
     "/v1/configuration:reload": {"post"},
     "/v1/configuration:log-level": {"post"},
     "/v1/barriers": {"get", "post"}, "/v1/barriers/{name}": {"get", "delete"},
+    "/v1/backups/{target}:base": {"post"}, "/v1/backups/{target}:log": {"post"},
     "/v1/audits": {"post"}, "/v1/audits/last": {"get"},
     "/health/live": {"get"}, "/health/ready": {"get"}, "/health/primary": {"get"}, "/health/standby": {"get"},
     "/metrics": {"get"},
@@ -122,7 +124,7 @@ def test_every_example_is_what_its_schema_says(document: dict[str, Any]) -> None
     for path, method, operation in _operations(document):
         for status, answer in operation["responses"].items():
             for media, content in answer.get("content", {}).items():
-                assert "example" in content or media in (MSGPACK, ARROW), (path, method, status, media)
+                assert "example" in content or media in (MSGPACK, ARROW, MESSAGES), (path, method, status, media)
                 if "example" in content and "schema" in content:
                     assert known.problems(content["schema"], content["example"]) == [], (path, method, status)
         for media, content in operation.get("requestBody", {}).get("content", {}).items():
@@ -231,7 +233,7 @@ def _patterns(document: dict[str, Any]) -> list[re.Pattern[str]]:
 
 def test_every_body_has_a_schema_and_an_example(document: dict[str, Any]) -> None:
     for path, method, operation in _operations(document):
-        bare = path.endswith((":abort", ":resume", ":restore", ":reload"))
+        bare = path.endswith((":abort", ":resume", ":restore", ":reload", ":base"))
         assert ("requestBody" in operation) == (method in ("post", "put", "patch") and not bare), (path, method)
         if "requestBody" in operation and not path.startswith("/internal"):
             content = operation["requestBody"]["content"]["application/json"]

@@ -26,7 +26,7 @@ VERBS = [
     "serve", "demo", "load", "status", "tables", "put", "get", "scan", "delete", "drop-table", "restore-table",
     "validate", "switchover",
     "failover", "rejoin", "degrade", "resync", "resume", "abort", "history", "receipt", "version", "advise", "monitor",
-    "log ls", "log cat", "log verify", "config check", "config show",
+    "backup", "backup ls", "backup verify", "restore", "log ls", "log cat", "log verify", "config check", "config show",
 ]
 TABLE = {
     "name": "things",

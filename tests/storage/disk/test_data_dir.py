@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from storage.disk.data_dir import open_data_dir
+from storage.disk.data_dir import RESTORING_NAME, end_restore, open_data_dir
 from tools.sources import ROOT
 from twinlog.errors import DataDirectoryError
 
@@ -96,3 +96,16 @@ def test_a_running_process_is_named_and_a_killed_one_holds_nothing(tmp_path: Pat
         assert caught.value.fields["pid"] == holder.pid
         holder.kill()
     open_data_dir(tmp_path, "p", "a").close()
+
+
+def test_what_a_restore_has_begun_is_no_site_s_before_its_end(tmp_path: Path) -> None:
+    open_data_dir(tmp_path / "a", "p", "a", restores=True).close()
+    (tmp_path / "a/rows").write_text("half of them")
+    with pytest.raises(DataDirectoryError, match="holds half of a backup"):
+        open_data_dir(tmp_path / "a", "p", "a")
+    open_data_dir(tmp_path / "a", "p", "a", restores=True).close()  # begins anew, whatever is there
+    end_restore(tmp_path / "a")
+    open_data_dir(tmp_path / "a", "p", "a").close()
+    with pytest.raises(DataDirectoryError, match="holds 'rows': a restore fills an empty directory only"):
+        open_data_dir(tmp_path / "a", "p", "a", restores=True)
+    assert not (tmp_path / "a" / RESTORING_NAME).exists()

@@ -178,3 +178,9 @@ async def test_a_registration_during_a_trim_is_found() -> None:
     with watched(), pytest.raises(InvariantBroken, match="nobody registers"):
         async with registry.trimming(3):
             await registry._save({**registry._holders, "late": Holder("peer", "late")})  # past the lock
+
+
+async def test_holders_are_found_by_their_kind() -> None:
+    registry = await registry_of("engine", "b", "c")
+    assert registry.of_kind("peer") == ["b", "c"]
+    assert registry.of_kind("backup") == []

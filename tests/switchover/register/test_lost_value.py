@@ -25,7 +25,12 @@ NOTHING = KnownEpochs(0, 0, ())
     (PairState(1, epoch_allocated=9), KnownEpochs(4, 5, ()), 5),
     (PairState(1, epoch=6, epoch_allocated=9), NOTHING, 6),
     (PairState(1, epoch=3, epoch_allocated=3, active="a"), KnownEpochs(4, 5, ()), None),
-], ids=["fresh", "a claim", "a storage", "half-way", "a higher claim", "storage, given away", "begun anew", "known"])
+    (None, KnownEpochs(1007, 1007, (), 1007), None),
+    (PairState(1, epoch_allocated=1008), KnownEpochs(1007, 1008, (), 1007), None),
+    (None, KnownEpochs(1007, 1008, (), 1007), 1008),
+    (None, KnownEpochs(1008, 1008, (), 1007), 1008),
+], ids=["fresh", "a claim", "a storage", "half-way", "a higher claim", "storage, given away", "begun anew", "known",
+        "restored", "restored, half-way", "restored, then a claim", "restored, then lived"])
 def test_the_epoch_that_the_register_lost(state: PairState | None, seen: KnownEpochs, epoch: int | None) -> None:
     assert epoch_lost_by_register(state, seen) == epoch
 

@@ -47,7 +47,8 @@ finally:
 def declared() -> Iterator[tuple[str, str, str]]:
     """(name, module, first paragraph of the help) of every verb and group that a module of the command line makes."""
     for path in repository_files(ROOT, ".py"):
-        if path.parts[:-1] not in (("twinlog", "cli"), ("gateway", "cli")) or path.stem in ("__init__", "main"):
+        folders = (("twinlog", "cli"), ("gateway", "cli"), ("gateway", "backup"))
+        if path.parts[:-1] not in folders or path.stem in ("__init__", "main"):
             continue
         yield from declared_in(".".join(path.with_suffix("").parts))
     yield from declared_in("gateway.cli.main")

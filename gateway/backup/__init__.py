@@ -1,0 +1,1 @@
+"""Backups of a pair, and new pairs from them."""

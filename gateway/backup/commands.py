@@ -1,0 +1,201 @@
+"""`twinlog backup` and `twinlog restore`: a running pair into a folder, and a new pair out of one."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from gateway.config.loading import load_site_config
+from gateway.stopping import run_until_stopped
+from remote_log.dfs.hdfs.jvm import end_process
+from remote_log.dfs.opening import DfsSettings
+from storage.backup.manifest import NEWEST, Manifest, WantedMoment, newest_of_each_base
+from twinlog.cli.status import figure, size
+from twinlog.errors import InvalidInput, TwinlogError
+from twinlog.sites import Sites
+from twinlog.terminal import EXIT_CODES, ConfigOption, Exit, JsonOption, endings, notes, out, print_json, verb
+
+app = typer.Typer(help="Back a running pair up into a folder: all rows once, then the log. Needs auditor and reader:*.")
+restore_app = typer.Typer()
+endings.append(end_process)  # a process in which Java runs ends at once when its work is done
+_LAYS = "a directory, or hdfs://NAMENODE:PORT/FOLDER."
+_Place = Annotated[str, typer.Argument(metavar="PLACE", help=f"The backup: {_LAYS}", show_default=False)]
+_Hadoop = Annotated[Path | None, typer.Option(
+    "--hadoop", metavar="FILE", help="A site's TOML: for hdfs://, Hadoop's settings are those of its \\[dfs.own].",
+)]
+
+
+@app.callback(invoke_without_command=True, epilog=EXIT_CODES)
+@verb
+def backup(
+    context: typer.Context, config: ConfigOption = "",
+    to: Annotated[str, typer.Option("--to", metavar="PLACE", help=f"Where it goes: {_LAYS}")] = "",
+    new_base: Annotated[bool, typer.Option("--new-base", help="Read all rows again, and not only the log since.")] = False,
+    in_the_clear: Annotated[bool, typer.Option(
+        "--in-the-clear", help="Of a pair that encrypts its logs: write the backup without encryption.",
+    )] = False,
+    hadoop: _Hadoop = None, as_json: JsonOption = False,
+) -> None:
+    """Back a running pair up into a folder: all rows once, then the log. Needs auditor and reader:*."""
+    if context.invoked_subcommand is not None:
+        return
+    if not to:
+        raise InvalidInput("name the place: twinlog backup --to DIR, or --to hdfs://NAMENODE:PORT/FOLDER")
+    from gateway.backup.taking import BackupTaker, Taken
+    from gateway.backup.target import opened
+
+    async def work(sites: Sites) -> Taken:
+        async with opened(to, _hadoop_settings(hadoop), makes=True) as target:
+            taker = BackupTaker(sites, target, in_the_clear=in_the_clear, say=_say(as_json))
+            return await taker.take(new_base=new_base)
+
+    with closing(Sites(config)) as sites:
+        taken = run_until_stopped(work(sites))
+    if as_json:
+        print_json({**_document(taken.manifest), "is_new_base": taken.is_new_base, "added_log_bytes": taken.log_bytes})
+        return
+    manifest, end = taken.manifest, taken.manifest.end
+    if taken.is_new_base:
+        out().print(f"All rows of pair {manifest.pair} are in: {figure(manifest.base.rows, 'rows')}.")
+    out().print(
+        f"[green]The backup leads to sequence {end.seq:,}[/], at {end.at}; {size(taken.log_bytes)} of log came in."
+    )
+
+
+@app.command("ls", epilog=EXIT_CODES)
+@verb
+def list_backup(place: _Place, hadoop: _Hadoop = None, as_json: JsonOption = False) -> None:
+    """The moments that a backup can restore: each base, and how far its log leads."""
+    chains = newest_of_each_base(asyncio.run(_manifests(place, hadoop)))
+    if as_json:
+        print_json({"place": place, "bases": [_document(each) for each in chains]})
+        return
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for title in ("pair", "from", "at", "to", "at", "rows of the base", "size"):
+        is_figure = title in ("from", "to", "rows of the base", "size")
+        table.add_column(title, justify="right" if is_figure else "left", no_wrap=True)
+    for each in chains:
+        begin, end = each.base.point, each.end
+        length = size(sum(part.length_bytes for part in each.parts))
+        table.add_row(
+            escape(each.pair), f"{begin.seq:,}", begin.at, f"{end.seq:,}", end.at,
+            f"{each.base.rows:,}", length,
+        )
+    out().print(table)
+
+
+@app.command(epilog="Exit codes: 0 sound, 1 damaged or missing, 2 wrong usage or configuration.")
+@verb
+def verify(place: _Place, hadoop: _Hadoop = None, as_json: JsonOption = False) -> None:
+    """Read every file that a backup needs, and name each one that is damaged or missing."""
+    files, faults = asyncio.run(_verified(place, hadoop))
+    if as_json:
+        print_json({"files": files, "faults": faults})
+    else:
+        for fault in faults:
+            out().print(f"[bold red]damaged[/]: {escape(fault)}", soft_wrap=True)
+        said = f"[bold red]{figure(len(faults), 'faults')}[/]" if faults else "[green]sound[/]"
+        out().print(f"{said}: {figure(files, 'files')}")
+    if faults:
+        raise typer.Exit(Exit.FAILED)
+
+
+@restore_app.command(epilog=EXIT_CODES)
+@verb
+def restore(
+    config: Annotated[Path, typer.Option("--config", metavar="FILE", help="The TOML of the new pair's first active.")],
+    source: Annotated[str, typer.Option("--from", metavar="PLACE", help=f"The backup: {_LAYS}")],
+    at: Annotated[str, typer.Option(
+        "--at", metavar="MOMENT", help="A sequence, or a time such as 2026-11-28T03:00Z. Left out: the newest.",
+    )] = "",
+    as_json: JsonOption = False,
+) -> None:
+    """Make a new pair from a backup: its first active gets the rows of one moment. Refuses all that is not empty."""
+    from gateway.backup.restoring import Restored, Restorer
+    from gateway.backup.target import opened
+
+    site, moment = load_site_config(config), parse_moment(at)
+
+    async def work() -> Restored:
+        async with opened(source, site.dfs.own) as target:
+            return await Restorer(target, site, _say(as_json)).restore(moment)
+
+    restored = run_until_stopped(work())
+    manifest, point = restored.manifest, restored.point
+    if as_json:
+        print_json({
+            "pair": site.pair, "site": site.site, "data_dir": str(site.data_dir), "from_pair": manifest.pair,
+            "from_identity": manifest.identity, "seq": point.seq, "epoch": point.epoch, "at": point.at,
+            "base_rows": restored.rows, "log_frames": restored.frames,
+        })
+        return
+    out().print(
+        f"[green]Restored[/] to sequence {point.seq:,}, at {point.at}: {figure(restored.rows, 'rows')} of the base,"
+        f" and {figure(restored.frames, 'frames')} of the log."
+    )
+    out().print(
+        f"Start both sites of pair {escape(site.pair)}: site {site.site} opens it with a new identity, and site"
+        f" {site.peer.site} is filled from there."
+    )
+
+
+def parse_moment(text: str) -> WantedMoment:
+    """Raises InvalidInput."""
+    if not text:
+        return NEWEST
+    if text.isdecimal():
+        return WantedMoment(seq=int(text))
+    try:
+        when = datetime.fromisoformat(text)
+        return WantedMoment(wall_ms=int((when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp() * 1000))
+    except (ValueError, OverflowError) as error:
+        raise InvalidInput(f"--at is {text[:40]!r}: write a sequence, or a time such as 2026-11-28T03:00:00Z") from error
+
+
+def _say(as_json: bool) -> Any:
+    return (lambda line: None) if as_json else (lambda line: notes().print(f"[dim]{escape(line)}[/]"))
+
+
+def _hadoop_settings(site: Path | None) -> DfsSettings:
+    return DfsSettings() if site is None else load_site_config(site).dfs.own
+
+
+async def _manifests(place: str, hadoop: Path | None) -> list[Manifest]:
+    from gateway.backup.target import opened
+
+    async with opened(place, _hadoop_settings(hadoop)) as target:
+        return await target.held()
+
+
+async def _verified(place: str, hadoop: Path | None) -> tuple[int, list[str]]:
+    """Returns how many files were read, and what is wrong."""
+    from gateway.backup.target import opened
+
+    faults: list[str] = []
+    async with opened(place, _hadoop_settings(hadoop)) as target:
+        parts = {part.name: part for manifest in newest_of_each_base(await target.held()) for part in manifest.parts}
+        for part in parts.values():
+            try:
+                await target.read(part)
+            except TwinlogError as error:
+                faults.append(error.message)
+    return len(parts), faults
+
+
+def _document(manifest: Manifest) -> dict[str, Any]:
+    begin, end = manifest.base.point, manifest.end
+    return {
+        "pair": manifest.pair, "identity": manifest.identity, "target": manifest.target, "number": manifest.number,
+        "in_the_clear": manifest.in_the_clear, "rows": manifest.base.rows,
+        "bytes": sum(part.length_bytes for part in manifest.parts),
+        "begin": {**msgspec.to_builtins(begin), "at": begin.at},
+        "end": {**msgspec.to_builtins(end), "at": end.at},
+    }

@@ -1,0 +1,184 @@
+"""Makes a new pair out of a backup: the storage of its first active, exactly as the old one was at one moment.
+
+What always holds: every part that is needed is read and checked before anything is written; only what is empty is written, or
+what an earlier restore left half done; no gateway serves the directory before all is applied and durable; the new
+pair's epochs lie far above those of the backup, so no receipt of the old pair can be taken for one of the new; rows keep their
+versions.
+The pair itself begins as any new one does: the site opens it at its first start, and the other one is filled with base data.
+Source: docs/decisions/2026-11-28-backup.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+
+import msgspec
+
+from gateway.backup.target import Target
+from gateway.config.model import SiteConfig
+from remote_log.dfs.opening import open_dfs
+from remote_log.dfs.owner import Owner
+from remote_log.layout import RemoteLayout
+from storage.backup.manifest import LogPart, Manifest, WantedMoment, chosen
+from storage.backup.stream import Continuation, MessageReader, ReachedPoint, RowsMessage, frames_in, point_of, stored_rows
+from storage.clock import SystemClock
+from storage.disk.data_dir import end_restore, open_data_dir
+from storage.engine import StorageEngine
+from storage.engines.applying import transactions
+from storage.engines.opening import open_engine
+from storage.log.frame import Frame, make_frame
+from storage.log.record import EpochStart, Record, RecordKind
+from switchover.register.homes import UNSEEN_STEP
+from switchover.register.known_epochs import RESTORED_EPOCH
+from switchover.register.sql import SqlCoordinator
+from twinlog.errors import DamagedLog, Refused
+
+RESTORING = "restoring"  # a note in the storage: a restore fills it, and may begin anew
+_PROGRESS = b"restore"  # of the base: one that was cut off begins anew
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """`point`: the end of what was restored, by the old pair's numbers."""
+
+    manifest: Manifest
+    point: ReachedPoint
+    rows: int
+    frames: int
+
+
+class Restorer:
+    """Restores from `target` into the site of `config`. `say` gets a line for each thing that is begun."""
+
+    def __init__(self, target: Target, config: SiteConfig, say: Callable[[str], None]) -> None:
+        self._target, self._config, self._say = target, config, say
+
+    async def restore(self, moment: WantedMoment) -> Restored:
+        """Raises Refused, DamagedLog, DataDirectoryError; then nothing is restored."""
+        manifest, log = chosen(await self._target.held(), moment)
+        self._say(f"checking {len(manifest.base.parts) + len(log):,} files of {self._target.place}")
+        await self._check_parts(manifest, log)
+        await self._check_pair_is_new()
+        config = self._config
+        data_dir = open_data_dir(config.data_dir, config.pair, config.site, restores=True)
+        try:
+            engine = await open_engine(config.engine, config.data_dir, config.pair, config.site)
+            try:
+                restored = await self._fill(engine, manifest, log, moment)
+            finally:
+                await engine.close()
+            end_restore(config.data_dir)
+            return restored
+        finally:
+            data_dir.close()
+
+    async def _check_parts(self, manifest: Manifest, log: Sequence[LogPart]) -> None:
+        async for _ in self._rows(manifest):
+            pass
+        async for _ in self._frames(manifest, log):
+            pass
+
+    async def _check_pair_is_new(self) -> None:
+        """Raises Refused when the register, or one of the two DFSs, knows a pair of this name."""
+        config, layout = self._config, RemoteLayout(self._config.pair)
+        if config.site != config.initial_active:
+            raise Refused(
+                f"site {config.site} follows: restore at site {config.initial_active} (initial_active), and this site is filled"
+                " from there when both are started"
+            )
+        async with AsyncExitStack() as stack:
+            for which, site in (("own", config.site), ("peer", config.peer.site)):
+                dfs = open_dfs(config.dfs, which, Owner(config.pair, site), stack)
+                if await dfs.list(layout.folder):
+                    raise Refused(
+                        f"dfs.{which} holds {layout.folder} of a pair {config.pair}: a restore makes a new pair; name an"
+                        " empty DFS, another pair, or move that folder away once the old pair is gone for good"
+                    )
+        if config.coordinator is not None:
+            coordinator = SqlCoordinator(config.coordinator.url, config.pair, SystemClock())
+            try:
+                state = await coordinator.read()
+            finally:
+                await coordinator.close()
+            if state is not None:
+                raise Refused(
+                    f"the coordinator has a register of pair {config.pair}: a restore makes a new pair; name an empty register"
+                    " in coordinator.url, or another pair"
+                )
+
+    async def _fill(self, engine: StorageEngine, manifest: Manifest, log: Sequence[LogPart], moment: WantedMoment) -> Restored:
+        base, rows, frames = manifest.base, 0, 0
+        await self._begin(engine)
+        self._say(f"loading {base.rows:,} rows")
+        schemas: dict[int, bytes] | None = base.schemas
+        await engine.load_base([], [], _PROGRESS, True, schemas)
+        async for part in self._rows(manifest):
+            await engine.load_base(stored_rows(part.rows), part.outcomes, _PROGRESS, False, None)
+            rows += len(part.rows)
+        await engine.finish_base(base.point.seq, base.point.epoch, base.point.timestamp, base.epochs)
+        point = base.point
+        if log:
+            self._say(f"applying the log up to sequence {log[-1].end.seq:,}, or to the moment that is asked for")
+        async for group in self._frames(manifest, log):
+            wanted = [frame for frame in group if happened(frame, moment)]
+            for some in transactions(wanted):
+                await engine.apply(some)
+            if wanted:
+                frames, point = frames + len(wanted), point_of(wanted[-1])
+            if len(wanted) < len(group):
+                break
+        start = start_of_restored(self._config.site, point)
+        await engine.apply([start])
+        await engine.set_meta(RESTORED_EPOCH, b"%d" % start.epoch)
+        await engine.flush()
+        await engine.set_meta(RESTORING, None)
+        return Restored(manifest, point, rows, frames)
+
+    async def _begin(self, engine: StorageEngine) -> None:
+        """Raises Refused for a storage that holds something: it may lie outside of the data directory."""
+        if engine.meta(RESTORING) is None:
+            if engine.applied.seq or engine.applied.loading or engine.applied.schemas():
+                raise Refused(
+                    f"the storage of site {self._config.site} holds rows of a pair: a restore fills an empty one only; name"
+                    " another one in the section engine"
+                )
+            await engine.set_meta(RESTORING, b"1")
+
+    async def _rows(self, manifest: Manifest) -> AsyncIterator[RowsMessage]:
+        for part in manifest.base.parts:
+            where = f"{self._target.place}/{part.name}"
+            reader = MessageReader(where)
+            for message, _ in reader.take(await self._target.read(part)):
+                if not isinstance(message, RowsMessage):
+                    raise DamagedLog(f"{where} holds what is no row", file=where, offset=0)
+                yield message
+            reader.close()
+
+    async def _frames(self, manifest: Manifest, log: Sequence[LogPart]) -> AsyncIterator[list[Frame]]:
+        at = manifest.base.point
+        for each in log:
+            where = f"{self._target.place}/{each.part.name}"
+            chain, frames = Continuation(at, where), frames_in(await self._target.read(each.part), where)
+            chain.take(frames)
+            at = chain.at
+            yield frames
+
+
+def happened(frame: Frame, moment: WantedMoment) -> bool:
+    """True when `frame` was logged at `moment`, or before. A frame is whole: its rows became visible together."""
+    if moment.seq is not None:
+        return frame.first_seq <= moment.seq
+    return moment.wall_ms is None or frame.timestamp >> 16 <= moment.wall_ms
+
+
+def start_of_restored(site: str, point: ReachedPoint) -> Frame:
+    """The first frame of the new pair's history. Its epoch leaves room for what the old pair may have opened, or opens yet: a
+    receipt of such an epoch names one that this history left out."""
+    epoch = point.epoch + UNSEEN_STEP
+    mark = EpochStart(epoch, site, "bootstrap", "restore")
+    return make_frame(
+        epoch=epoch, first_seq=point.seq + 1, previous=point.seq, committed=point.seq, timestamp=point.timestamp + 1,
+        records=[Record(RecordKind.EPOCH_START, value=msgspec.msgpack.encode(mark))],
+    )

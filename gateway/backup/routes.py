@@ -1,0 +1,79 @@
+"""Routes that a backup reads: all rows at one point, and the log behind one, as streams of messages."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
+from typing import Annotated, Any
+
+import msgspec
+import structlog
+from fastapi import APIRouter, Path
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from gateway.api import examples
+from gateway.api import openapi as api
+from gateway.api.documents import BackupPoint
+from gateway.api.routes.acts import act
+from gateway.api.routes.common import context_of, head_once_whole, json_request
+from gateway.trail import events
+from twinlog.errors import words
+
+_log = structlog.get_logger("gateway.api.backups")
+_decode_point = msgspec.json.Decoder(BackupPoint).decode
+MESSAGES = "application/octet-stream"
+Target = Annotated[str, Path(
+    description="the backup, by the 16 digits in its manifest", examples=["0123456789abcdef"],
+    json_schema_extra={"pattern": "^[0-9a-f]{16}$"}, pattern="^[0-9a-f]{16}$",
+)]
+
+
+def router() -> APIRouter:
+    routes = APIRouter(prefix="/v1/backups", tags=["backups"], default_response_class=Response)
+    whole: dict[str, Any] = {
+        "description": "messages, of storage/backup/stream.py",
+        "content": {MESSAGES: {"schema": {"type": "string", "format": "binary"}}},
+    }
+
+    @routes.post(
+        "/{target}:base", operation_id="readBackupBase",
+        summary="Read all rows of the active at one point, for a backup; its log is kept from there on",
+        responses=api.answers({200: whole}, 413, 415, 421, 422, 429, 503),
+    )
+    async def read_base(target: Target, request: Request) -> Response:
+        context = context_of(request)
+        await head_once_whole(request, context)
+        return await _streamed(request, {"target": target, "what": "base"}, context.service.backups.base(target))
+
+    @routes.post(
+        "/{target}:log", operation_id="readBackupLog",
+        summary="Read the committed log of the active behind a point, for a backup; it is kept from that point on",
+        openapi_extra=api.body(api.ref(BackupPoint), examples.BACKUP_POINT),
+        responses=api.answers({200: whole}, 400, 409, 413, 415, 421, 422, 503),
+    )
+    async def read_log(target: Target, request: Request) -> Response:
+        context = context_of(request)
+        point = await json_request(request, context, _decode_point)
+        what = {"target": target, "what": "log", "epoch": point.epoch, "seq": point.seq}
+        return await _streamed(request, what, context.service.backups.log(target, point.epoch, point.seq))
+
+    return routes
+
+
+async def _streamed(request: Request, what: dict[str, Any], messages: AsyncGenerator[bytes, None]) -> Response:
+    """An error before the first message is a problem; a later one breaks the connection before the end."""
+    async with act(request, events.BACKUP, what):
+        first = await anext(messages)
+    return StreamingResponse(_parts(first, messages), media_type=MESSAGES, headers={"cache-control": "no-store"})
+
+
+async def _parts(first: bytes, messages: AsyncGenerator[bytes, None]) -> AsyncIterator[bytes]:
+    try:
+        async with aclosing(messages):  # also where the client goes away: a snapshot is held behind them
+            yield first
+            async for message in messages:
+                yield message
+    except Exception as error:
+        _log.warning("a backup ended early", error=words(error))
+        raise

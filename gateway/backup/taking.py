@@ -1,0 +1,149 @@
+"""Takes a backup of a running pair: all its rows once, and at each further call the log since then.
+
+What always holds: everything is checked before it is named: the messages' checksums, the frames' and their links; a manifest is
+published when all that it names is durable, so a backup that ends half-way leaves the one before as it was; a target holds
+one pair, by its identity; the pair's clear text is written only where its site does not encrypt its logs, or by command.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass
+
+from msgspec.structs import replace
+
+from gateway.backup.target import PartWriter, Target
+from storage.backup.manifest import FORMAT, Base, LogPart, Manifest
+from storage.backup.stream import BackupHead, Continuation, End, Frames, Message, MessageReader, RowsMessage, frames_in
+from twinlog.errors import DamagedLog, NotActive, Refused, TwinlogError, Unavailable
+from twinlog.sites import Sites
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """The backup as a call has left it. `log_bytes`: of the frames that it added."""
+
+    manifest: Manifest
+    is_new_base: bool
+    log_bytes: int
+
+
+class BackupTaker:
+    """`say` gets a line for each thing that is begun."""
+
+    def __init__(self, sites: Sites, target: Target, *, in_the_clear: bool, say: Callable[[str], None]) -> None:
+        self._sites, self._target = sites, target
+        self._in_the_clear, self._say = in_the_clear, say
+
+    async def take(self, *, new_base: bool) -> Taken:
+        """Raises Unavailable without an active, Conflict where a new base is needed, Refused for another pair's target."""
+        held = await self._target.manifests()
+        active = await asyncio.to_thread(active_of, self._sites)
+        manifest = held[-1] if held and not new_base else None
+        is_new_base = manifest is None
+        if manifest is None:
+            self._say(f"reading all rows from site {active}")
+            manifest = await self._base(active, held[-1] if held else None)
+            await self._target.publish(manifest)
+        self._say(f"reading the log behind sequence {manifest.end.seq:,} from site {active}")
+        grown = await self._log(active, manifest)
+        if grown is not manifest:
+            await self._target.publish(grown)
+            await self._target.forget([one for one in held[:-1] if one.base.id == grown.base.id])
+        log_bytes = sum(each.part.length_bytes for each in grown.log[len(manifest.log) :])
+        return Taken(grown, is_new_base, log_bytes)
+
+    async def _base(self, active: str, before: Manifest | None) -> Manifest:
+        target = before.target if before is not None else secrets.token_hex(8)
+        messages = self._messages(active, f"/v1/backups/{target}:base", {})
+        head = await self._head(messages, before)
+        base_id = f"{head.point.epoch}-{head.point.seq}-{secrets.token_hex(4)}"
+        writer, rows = PartWriter(self._target, f"base-{base_id}/rows"), 0
+        async for message, data in messages:
+            if not isinstance(message, RowsMessage):
+                raise _strange(message)
+            rows += len(message.rows)
+            await writer.add(data)
+        await writer.end()
+        base = Base(base_id, head.site, head.point, head.schemas, head.epochs, rows, writer.parts)
+        number = before.number + 1 if before is not None else 1
+        clear = head.encrypted
+        return Manifest(FORMAT, number, target, head.pair, head.identity, time.time_ns() // 1_000_000, clear, base)
+
+    async def _log(self, active: str, manifest: Manifest) -> Manifest:
+        """`manifest` with what is new in the log; itself when there is nothing."""
+        begin = manifest.end
+        path = f"/v1/backups/{manifest.target}:log"
+        messages = self._messages(active, path, {"epoch": begin.epoch, "seq": begin.seq})
+        await self._head(messages, manifest)
+        prefix = f"base-{manifest.base.id}/log-{begin.seq}-{secrets.token_hex(4)}"
+        writer, chain, log = PartWriter(self._target, prefix), Continuation(begin, f"the log of site {active}"), list[LogPart]()
+
+        def ended() -> None:
+            after = log[-1].end if log else begin
+            log.append(LogPart(writer.parts[-1], after.seq, chain.at))
+
+        async for message, _ in messages:
+            if not isinstance(message, Frames):
+                raise _strange(message)
+            chain.take(frames_in(message.data, f"the log of site {active}"))
+            if await writer.add(message.data):
+                ended()
+        if await writer.end():
+            ended()
+        if not log:
+            return manifest
+        return replace(manifest, number=manifest.number + 1, made_ms=time.time_ns() // 1_000_000, log=[*manifest.log, *log])
+
+    async def _head(self, messages: AsyncIterator[tuple[Message, bytes]], before: Manifest | None) -> BackupHead:
+        head, _ = await anext(messages)
+        if not isinstance(head, BackupHead):
+            raise _strange(head)
+        if before is not None and (head.pair, head.identity) != (before.pair, before.identity):
+            raise Refused(
+                f"{self._target.place} holds a backup of pair {before.pair} ({before.identity}), and this is pair {head.pair} "
+                f"({head.identity}): give this one a place of its own"
+            )
+        if head.encrypted and not self._in_the_clear:
+            raise Refused(
+                f"site {head.site} encrypts its logs, and a backup is not encrypted: choose a place that encrypts what it "
+                "holds, and give --in-the-clear"
+            )
+        return head
+
+    async def _messages(self, active: str, path: str, body: dict[str, int]) -> AsyncIterator[tuple[Message, bytes]]:
+        """Yields what the active sends, up to its end, which must come."""
+        pieces: Iterator[bytes] = self._sites.stream(active, path, body)
+        reader, parts = MessageReader(f"the answer of site {active}"), -1
+        try:
+            while piece := await asyncio.to_thread(next, pieces, b""):
+                for message, data in reader.take(piece):
+                    if isinstance(message, End):
+                        if message.parts != parts:
+                            raise _strange(message)
+                        return
+                    parts += 1
+                    yield message, data
+        except NotActive as error:
+            raise Unavailable("the active moved during the backup: run it again, what was there before is whole") from error
+        raise DamagedLog(f"the answer of site {active} ended before its end: run the backup again", file=path, offset=0)
+
+
+def active_of(sites: Sites) -> str:
+    """The site that is active now. Raises Unavailable. Blocking."""
+    answers = sites.ask_all("/v1/cluster")
+    for site, answer in answers.items():
+        if isinstance(answer, dict) and str(answer.get("role")).endswith("ACTIVE"):
+            return site
+    seen = "; ".join(
+        f"{answer.message if isinstance(answer, TwinlogError) else answer}" if isinstance(answer, Exception)
+        else f"site {site} is {answer.get('role')}" for site, answer in answers.items()
+    )
+    raise Unavailable(f"a backup reads the active, and none answers: {seen}; `twinlog status` shows what the pair waits for")
+
+
+def _strange(message: Message) -> DamagedLog:
+    return DamagedLog(f"the site sent {type(message).__name__} where it has no place: run the backup again", file="", offset=0)

@@ -1,0 +1,139 @@
+"""The place of a backup: a directory or an HDFS folder, behind the port of the DFS.
+
+What always holds: a file of a backup is written whole and never again; what is read is what its manifest says, byte for byte,
+or an error that names the file.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from remote_log.dfs.directory import DirectoryDfs
+from remote_log.dfs.opening import DfsSettings, open_hdfs
+from remote_log.dfs.port import Dfs
+from storage.backup.manifest import (
+    FOLDER,
+    PART_BYTES,
+    BackupFile,
+    Manifest,
+    decode_manifest,
+    encode_manifest,
+    manifest_name,
+    manifest_number,
+)
+from storage.disk.os_files import make_folders
+from twinlog.errors import Conflict, DamagedLog, DfsExists, DfsNotFound, InvalidInput, NotFound, reason
+
+DEADLINE_S = 60.0  # of a call, which may write a whole part
+
+
+@dataclass(slots=True)
+class Target:
+    """The folder of one backup. `place` names it in messages."""
+
+    place: str
+    dfs: Dfs
+
+    async def manifests(self) -> list[Manifest]:
+        """All of them, in the order of their numbers. Raises DamagedLog, Refused."""
+        listed = [manifest_number(entry.name) for entry in await self.dfs.list(f"/{FOLDER}")]
+        names = [manifest_name(number) for number in sorted(each for each in listed if each is not None)]
+        return [decode_manifest(await self.dfs.read(f"/{name}"), f"{self.place}/{name}") for name in names]
+
+    async def held(self) -> list[Manifest]:
+        """As `manifests`. Raises NotFound when there is none."""
+        found = await self.manifests()
+        if not found:
+            raise NotFound(f"{self.place} holds no backup: no manifest is there")
+        return found
+
+    async def publish(self, manifest: Manifest) -> None:
+        """Raises Conflict when another backup wrote to this place meanwhile."""
+        try:
+            await self.dfs.create_file(f"/{manifest_name(manifest.number)}", encode_manifest(manifest))
+        except DfsExists as error:
+            raise Conflict(
+                f"another backup wrote to {self.place} at the same time: its manifest stands, run this one again"
+            ) from error
+
+    async def forget(self, manifests: list[Manifest]) -> None:
+        """Deletes the files of these manifests alone: newer ones name every part of theirs."""
+        for manifest in manifests:
+            await self.dfs.delete(f"/{manifest_name(manifest.number)}")
+
+    async def read(self, part: BackupFile) -> bytes:
+        """Raises DamagedLog, which names the file, unless it is there as the manifest says."""
+        where = f"{self.place}/{part.name}"
+        try:
+            data = await self.dfs.read(f"/{part.name}")
+        except DfsNotFound as error:
+            raise DamagedLog(f"{where} is missing, and the backup needs it: {_REMEDY}", file=where, offset=0) from error
+        if len(data) != part.length_bytes or hashlib.sha256(data).hexdigest() != part.sha256:
+            raise DamagedLog(
+                f"{where} is damaged: its {len(data)} bytes are not the {part.length_bytes} that were written; {_REMEDY}",
+                file=where, offset=0,
+            )
+        return data
+
+
+_REMEDY = "restore the file from a copy of the backup, or restore an earlier moment (`twinlog backup ls`), or another backup"
+
+
+class PartWriter:
+    """Puts what comes into files of about `bytes_max`: `<prefix>-000001` and so on."""
+
+    def __init__(self, target: Target, prefix: str, bytes_max: int = PART_BYTES) -> None:
+        self._target, self._prefix, self._bytes_max = target, prefix, bytes_max
+        self._held = bytearray()
+        self.parts: list[BackupFile] = []
+
+    async def add(self, data: bytes) -> bool:
+        """True when a file was ended behind `data`."""
+        self._held += data
+        if len(self._held) < self._bytes_max:
+            return False
+        await self.end()
+        return True
+
+    async def end(self) -> bool:
+        """True when there was something left to be written."""
+        if not self._held:
+            return False
+        data, self._held = bytes(self._held), bytearray()
+        name = f"{self._prefix}-{len(self.parts) + 1:06d}"
+        await self._target.dfs.create_file(f"/{name}", data)
+        self.parts.append(BackupFile(name, len(data), hashlib.sha256(data).hexdigest()))
+        return True
+
+
+@asynccontextmanager
+async def opened(place: str, hadoop: DfsSettings, *, makes: bool = False) -> AsyncIterator[Target]:
+    """The target at `place`, a directory or hdfs://NAMENODE:PORT/FOLDER. `hadoop`: the client's settings for an HDFS. `makes`:
+    a directory that is not there. Raises NotFound, InvalidInput, ConfigError."""
+    async with AsyncExitStack() as stack:
+        if place.startswith("hdfs://"):
+            settings = replace(hadoop, kind="hdfs", path=None, url=place, section="backup", deadline_s=DEADLINE_S)
+            yield Target(place.rstrip("/"), open_hdfs(settings, stack))
+            return
+        if "://" in place:
+            raise InvalidInput(f"{place} is no place of a backup: it is a directory, or hdfs://NAMENODE:PORT/FOLDER")
+        folder = await asyncio.to_thread(_folder, place, makes=makes)
+        yield Target(str(folder), DirectoryDfs(folder, "the backup's directory", DEADLINE_S))
+
+
+def _folder(place: str, *, makes: bool) -> Path:
+    folder = Path(place).expanduser().absolute()
+    try:
+        if makes:
+            make_folders(folder)
+        is_there = folder.is_dir()
+    except OSError as error:
+        raise NotFound(f"{folder} cannot be made: {reason(error)}") from error
+    if not is_there:
+        raise NotFound(f"{folder} is no directory: name the one that `twinlog backup --to` was given")
+    return folder

@@ -1,0 +1,1 @@
+"""The messages, parts and manifests of a backup."""
