@@ -318,7 +318,7 @@ async def serve(config: SiteConfig, failpoints: Failpoints | None = None, *, fil
         ):
             log.info("serving", url=config.http.url)
             for notice in tls.notices():
-                log.warning(notice)
+                log.warning("notice", text=notice)
             _settle_interpreter(site.collections)
             await stop.wait()
             log.info("stopping")

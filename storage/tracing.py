@@ -1,9 +1,9 @@
 """The port of traces: spans of sampled requests and of role changes, for whoever looks where the time went.
 
 What always holds: nothing here performs I/O or raises, and no caller does anything else because of it; a span's attributes name
-sites, tables, sequences, sizes and outcomes, and never a key or a value of a row; with `NO_TRACES` there is no span at all, so a
-path of requests asks once whether its span `is None`. The real tracer is gateway/traces/otlp.py, the recording one of tests is
-tests/recorded_traces.py.
+sites, tables, sequences, sizes and outcomes, and never a key or a value of a row; with `NO_TRACES` there is no span at all, so
+a path of requests asks once whether its span `is None`. The real tracer is gateway/traces/otlp.py, the recording one of tests
+is tests/recorded_traces.py.
 Source: docs/decisions/2026-11-28-traces.md. This module is pure.
 """
 
@@ -25,7 +25,7 @@ class Span(Protocol):
         """32 hexadecimal digits."""
     @property
     def traceparent(self) -> str:
-        """The span as another process is told of it (W3C Trace Context)."""
+        """The span as another process reads of it (W3C Trace Context)."""
     @property
     def is_over(self) -> bool: ...
     def child(self, name: str, **attributes: Attribute) -> Span: ...

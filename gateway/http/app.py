@@ -208,11 +208,13 @@ def _counted_out(send: Send, budget: Budget) -> Send:
 def build_app(
     service: SiteService, config: HttpSettings, *, now_s: Callable[[], float], new_id: Callable[[], str],
     gate: Gate | None = None, trail: Trail | None = None, configuration: Configuration | None = None,
-    clock: Clock | None = None, secret: Callable[[], str] | None = None,
+    clock: Clock | None = None, secret: Callable[[], str] | None = None, traces: RequestTraces | None = None,
 ) -> DoorApp:
     """The door with all routes, to be served by server.py. `clock`, `secret`: of the operator's page; None: the door has
     none."""
-    context = ApiContext(service, config, now_s=now_s, new_id=new_id, trail=trail, configuration=configuration)
+    context = ApiContext(
+        service, config, now_s=now_s, new_id=new_id, trail=trail, configuration=configuration, traces=traces
+    )
     if clock is not None and secret is not None:
         context.pages = Pages(service, clock, context.closing, secret, gate)
     return DoorApp(context, gate=gate)

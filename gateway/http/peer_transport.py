@@ -2,8 +2,9 @@
 
 What always holds: a call ends by its time-out, and then its connection does; the peer's problem answer becomes the same error
 class here; anything else is a PeerError, whose outcome is unknown; an answer is bounded, and counts only if it is whole: its
-length is said, or it comes in chunks; a call that a traced step makes names its span in a `traceparent`; bytes that belong to no call end their connection; a body is let go with its call.
-A client library took twenty to thirty times the CPU of this, on the event loop of the writes (docs/performance.md).
+length is said, or it comes in chunks; a call that a traced step makes names its span in a `traceparent`; bytes that belong to
+no call end their connection; a body is let go with its call. A client library took twenty to thirty times the CPU of this, on
+the event loop of the writes (docs/performance.md).
 Source: remote_log/replication/messages.py.
 """
 

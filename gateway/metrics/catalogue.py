@@ -168,8 +168,8 @@ SECTIONS: dict[str, list[Metric]] = {
         ),
     ],
     "Traces": [
-        Metric("trace_spans_total", "counter", "Spans that the receiver of traces took, and those that it did not get: it did not "
-               "answer, or the queue was full.", ("outcome",)),
+        Metric("trace_spans_total", "counter", "Spans that the receiver of traces took, and those that were "
+               "dropped: it did not take them, or the queue was full.", ("outcome",)),
     ],
     "Process": [
         *_histograms(

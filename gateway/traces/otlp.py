@@ -1,7 +1,7 @@
 """The real tracer: OpenTelemetry's SDK, and its exporter of OTLP over HTTP with a thread of its own.
 
-What always holds: a span that ends is put into a bounded queue, or dropped and counted; whatever the receiver does, nobody waits
-for it, and nothing is raised: what it does not take is counted, too; the end of the process waits for it at most
+What always holds: a span that ends is put into a bounded queue, or dropped and counted; whatever the receiver does, nobody
+waits for it, and nothing is raised: what it does not take is counted, too; the end of the process waits for it at most
 `SHUTDOWN_DEADLINE_S`. Sampling is decided here, before OpenTelemetry makes anything, so that a call that is not sampled costs a
 random number. This is the only module that imports OpenTelemetry, and app.py imports it only where [traces] is given.
 """

@@ -1,8 +1,8 @@
 """The spans of requests: which of them have one, and what it says.
 
 What always holds: a request that brings a `traceparent` has a span if its caller's is sampled, and none if it is not; one
-without, or with one that is no traceparent, may be drawn where it is about tables: probes, scrapes and pages would be nearly all
-that is seen. A span says the route and never the path, for a path holds a key.
+without, or with one that is no traceparent, may be drawn where it is about tables: probes, scrapes and pages would be nearly
+all that is seen. A span says the route and never the path, for a path holds a key.
 This module is pure.
 """
 
@@ -17,7 +17,7 @@ _DRAWN = "/v1/tables/"
 
 
 class RequestTraces:
-    """What both ways in ask, where traces are on."""
+    """Decides for both ways in, where traces are on, which requests have a span."""
 
     def __init__(self, tracer: Tracer) -> None:
         self._tracer = tracer

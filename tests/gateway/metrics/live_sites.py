@@ -43,8 +43,8 @@ class LiveSites:
 
 @asynccontextmanager
 async def live_sites(folder: Path, *, more: str = "") -> AsyncIterator[LiveSites]:
-    """Site a is the active and has acknowledged a row, which b has applied and a has read. `more`: TOML at the end of the file of
-    each site."""
+    """Site a is the active and has acknowledged a row, which b has applied and a has read. `more`: TOML at the end of each
+    site's file."""
     configs = write_files(folder, dict(zip("ab", free_ports(2), strict=True)), engine="rocksdb", hdfs=None)
     async with AsyncExitStack() as stack:
         http = {}

@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 
 import httpx
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from tests.gateway.metrics.live_sites import LiveSites, live_sites
 from tests.gateway.traces.receiver import Received, Receiver, receiver, shown
@@ -37,6 +38,22 @@ async def switchover(http: httpx.AsyncClient, **headers: str) -> dict[str, objec
     return operation
 
 
+async def the_buckets_have_exemplars(sites: LiveSites) -> None:
+    """Whoever asks for OpenMetrics gets the trace of a duration beside its bucket; whoever does not gets the page as ever."""
+    assert (await sites.http["a"].get("/v1/tables/t/rows/1", headers={"traceparent": CALLER})).is_success
+    page = await sites.http["a"].get("/metrics", headers={"accept": "application/openmetrics-text;version=1.0.0"})
+    assert page.headers["content-type"].startswith("application/openmetrics-text")
+    found = {
+        sample.name for metric in text_string_to_metric_families(page.text) for sample in metric.samples
+        if sample.exemplar is not None and sample.exemplar.labels == {"trace_id": TRACE}
+    }
+    names = ("ack", "read", "local_append", "remote_append", "apply")
+    assert found == {f"twinlog_{name}_seconds_bucket" for name in names}
+    plain = await sites.http["a"].get("/metrics")
+    assert plain.headers["content-type"].startswith("text/plain")
+    assert TRACE not in plain.text
+
+
 async def test_a_put_is_one_trace_over_both_sites_and_so_is_a_switchover(tmp_path: Path) -> None:
     with receiver() as found:
         async with live_sites(tmp_path, more=f'[traces]\nendpoint = "{found.url}"\nratio = 0.0\n') as sites:
@@ -53,8 +70,9 @@ async def test_a_put_is_one_trace_over_both_sites_and_so_is_a_switchover(tmp_pat
             assert request.attributes["http.response.status_code"] == 200
             assert request.attributes["http.route"] == "/v1/tables/{table}/rows/{key}"
             assert not any(span.error for span in spans)
-            print(shown(spans, TRACE))
+            (tmp_path / "put.txt").write_text(shown(spans, TRACE))  # docs/traces.md shows such a one
 
+            await the_buckets_have_exemplars(sites)
             assert (await sites.http["b"].put("/v1/tables/t/rows/1", json={"v": "y"}, headers={"traceparent": CALLER})).is_error
             operation = await switchover(sites.http["b"])
             assert operation["state"] == "succeeded", operation
@@ -68,7 +86,7 @@ async def test_a_put_is_one_trace_over_both_sites_and_so_is_a_switchover(tmp_pat
             assert {span.name for span in asked} == {"POST /internal/v1/peer/{method}"}
             assert {span.parent for span in asked} <= {span.span for span in spans if span.site == "b"}
             assert change.attributes["twinlog.operation"] == operation["id"]
-            print(shown(spans, change.trace))
+            (tmp_path / "switchover.txt").write_text(shown(spans, change.trace))
         sent = b"".join(found.bodies)
         assert SECRET.encode() not in sent
         assert b"7777123" not in sent

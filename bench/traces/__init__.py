@@ -1,0 +1,1 @@
+"""What traces cost: CPU of a write without them and with them."""
