@@ -1,1 +1,1 @@
-"""What traces cost: CPU of a write without them and with them."""
+"""Measures the cost of traces: CPU of a write without them and with them."""
