@@ -24,10 +24,11 @@ WAL, REMOTE, APPLY, SHIP = "wal append and sync", "remote log append and sync", 
 class _Work:
     """One frame with sampled writes, by their traceparents: the spans of what is under way for it."""
 
-    __slots__ = ("begun_s", "last_seq", "open", "writes")
+    __slots__ = ("begun_s", "is_applied", "last_seq", "open", "writes")
 
     def __init__(self, last_seq: int, writes: list[str]) -> None:
         self.last_seq, self.writes = last_seq, writes
+        self.is_applied = False
         self.open: dict[str, list[Span]] = {}
         self.begun_s: dict[str, float] = {}
 
@@ -73,7 +74,8 @@ class WriteTraces:
             if work.last_seq > seq:
                 break
             self._done(work, APPLY, durations)
-            if work not in self._to_ship:
+            if not work.is_applied:
+                work.is_applied = True
                 self._to_ship.append(work)
         while self._under_way and self._under_way[0].last_seq <= seq and not self._under_way[0].open:
             self._under_way.popleft()
@@ -90,18 +92,19 @@ class WriteTraces:
             self._to_ship.popleft()
         found: list[tuple[int, Span]] = []
         for work in self._to_ship:
-            if work.last_seq > upto or len(found) >= most:
+            if work.last_seq > upto:
                 break
-            found += [(work.last_seq, span) for span in self._spans(work, SHIP, seq=work.last_seq)]
-        return found[:most]
+            spans = self._spans(work.writes[: most - len(found)], SHIP, seq=work.last_seq)
+            found += [(work.last_seq, span) for span in spans]
+        return found
 
     # ---- small parts
     def _begin(self, work: _Work, what: str, **attributes: int) -> None:
-        work.open[what] = self._spans(work, what, **attributes)
+        work.open[what] = self._spans(work.writes, what, **attributes)
         work.begun_s[what] = self._clock.monotonic_s()
 
-    def _spans(self, work: _Work, what: str, **attributes: int) -> list[Span]:
-        begun = (self._tracer.continued(what, write, epoch=self._epoch, **attributes) for write in work.writes)
+    def _spans(self, writes: Sequence[str], what: str, **attributes: int) -> list[Span]:
+        begun = (self._tracer.continued(what, write, epoch=self._epoch, **attributes) for write in writes)
         return [span for span in begun if span is not None]
 
     def _done(self, work: _Work, what: str, durations: Histogram) -> None:

@@ -24,7 +24,15 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
 from opentelemetry.sdk.trace.sampling import ALWAYS_ON
-from opentelemetry.trace import NonRecordingSpan, SpanContext, SpanKind, StatusCode, TraceFlags, set_span_in_context
+from opentelemetry.trace import (
+    INVALID_SPAN,
+    NonRecordingSpan,
+    SpanContext,
+    SpanKind,
+    StatusCode,
+    TraceFlags,
+    set_span_in_context,
+)
 from opentelemetry.trace import Span as SdkSpan
 
 from gateway.logs import BoundedWarnings
@@ -88,12 +96,25 @@ class OtlpTracer:
 
     # ---- for the spans
     def begin(self, name: str, parent: Context, kind: SpanKind, attributes: dict[str, Attribute]) -> OtlpSpan:
-        return OtlpSpan(self, self._tracer.start_span(name, parent, kind, _named(attributes)))
+        """A fault of OpenTelemetry costs the span: the paths that ask for one have nothing that would catch it."""
+        try:
+            return OtlpSpan(self, self._tracer.start_span(name, parent, kind, _named(attributes)))
+        except Exception:
+            self._counted.failed += 1
+            return OtlpSpan(self, INVALID_SPAN)
 
-    def ended(self, span: SdkSpan) -> None:
+    def ended(self, span: SdkSpan, attributes: dict[str, Attribute], error: str) -> None:
         """Hands a span over to the exporter's thread, if there is room."""
-        if self._counted.has_room():
+        if not span.is_recording() or not self._counted.has_room():
+            return
+        try:
+            span.set_attributes(_named(attributes))
+            if error:
+                span.set_attribute("error.type", error)
+                span.set_status(StatusCode.ERROR, error)
             span.end()
+        except Exception:
+            self._counted.failed_at_the_end()
 
     # ---- figures, the end
     def figures(self) -> Figures:
@@ -106,7 +127,8 @@ class OtlpTracer:
         loop, sent = asyncio.get_running_loop(), asyncio.Event()
 
         def send() -> None:
-            self._end()
+            with suppress(Exception):  # a thread that ends by an error ends the process (gateway/fail_stop.py)
+                self._end()
             with suppress(RuntimeError):  # the loop has ended, since nobody waits any more
                 loop.call_soon_threadsafe(sent.set)
 
@@ -141,11 +163,7 @@ class OtlpSpan:
         if self.is_over:
             return
         self.is_over = True
-        self._sdk.set_attributes(_named(attributes))
-        if error:
-            self._sdk.set_attribute("error.type", error)
-            self._sdk.set_status(StatusCode.ERROR, error)
-        self._tracer.ended(self._sdk)
+        self._tracer.ended(self._sdk, attributes, error)
 
 
 class _Ids(RandomIdGenerator):
@@ -166,12 +184,12 @@ class _Counted(SpanExporter):
     def __init__(self, exporter: SpanExporter, endpoint: str) -> None:
         self._exporter, self._endpoint = exporter, endpoint
         self._warnings = BoundedWarnings("twinlog.traces", time.monotonic)
-        self._admitted = self._refused = self._lost = self.exported = 0
-        self._given_up = 0
+        self._admitted = self._refused = self._lost = self.exported = self._given_up = 0
+        self.failed = 0  # spans that OpenTelemetry did not make or take
 
     @property
     def dropped(self) -> int:
-        return self._refused + self._lost + self._given_up
+        return self._refused + self._lost + self._given_up + self.failed
 
     def has_room(self) -> bool:
         """True: one more span may be queued, and is counted as such."""
@@ -180,6 +198,11 @@ class _Counted(SpanExporter):
             return False
         self._admitted += 1
         return True
+
+    def failed_at_the_end(self) -> None:
+        """A span that was admitted is not queued."""
+        self._admitted -= 1
+        self.failed += 1
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         try:

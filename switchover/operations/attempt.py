@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from typing import TypeVar
 
 import msgspec
@@ -196,7 +197,7 @@ class Attempt:
         if self.operation.aborting:
             raise _Aborted
         loop = asyncio.get_running_loop()
-        working = loop.create_task(self._traced(f"step {step.name}", _perform(step)))
+        working = loop.create_task(self._traced(f"step {step.name}", partial(_perform, step)))
         reporting = loop.create_task(self._report(index, step))
         self._working = working if step.abortable else None
         try:
@@ -213,14 +214,14 @@ class Attempt:
             reporting.cancel()
             await ended([reporting])
 
-    async def _traced(self, name: str, work: Awaitable[_T]) -> _T:
+    async def _traced(self, name: str, work: Callable[[], Awaitable[_T]]) -> _T:
         """`work`, in a span of its own; what it asks of the other site is below that."""
         if self._span is None:
-            return await work
+            return await work()
         span, error = self._span.child(name), "cancelled"
         before = CURRENT.set(span)
         try:
-            done = await work
+            done = await work()
             error = ""
         except Exception as failure:
             error = error_of(failure, None).code
@@ -248,7 +249,7 @@ class Attempt:
             self._hit(step, "undo.before")
             failed: OperationError | None = None
             try:
-                await self._traced(f"undo {step.name}", step.undo())
+                await self._traced(f"undo {step.name}", step.undo)
             except Exception as error:
                 failed = error_of(error, step.name)
             self._hit(step, "undo.after")

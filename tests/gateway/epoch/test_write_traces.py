@@ -82,4 +82,5 @@ async def test_a_log_that_hangs_and_a_site_that_is_away_cost_no_memory() -> None
     shipped = rig.traces.shipped(0, 4 * FRAMES_MAX, 64)
     assert len(shipped) == 64
     assert shipped[0][0] == 2 * FRAMES_MAX  # the oldest that is still known
+    assert rig.open() == [SHIP] * 64  # none was begun that nobody ends
     await asyncio.sleep(0)

@@ -101,6 +101,28 @@ async def test_a_receiver_that_hangs_bounds_the_queue_and_the_end(found: Receive
     assert counted(tracer) == (0.0, 50.0)
 
 
+async def test_a_fault_of_the_sdk_costs_the_span_and_raises_nothing(found: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The protocol and the commit log call the tracer where nothing would catch an error."""
+    tracer = tracer_to(found.url)
+
+    def broken(*_: object) -> None:
+        raise RuntimeError("a fault")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(tracer._tracer, "start_span", broken)
+        span = tracer.sampled("request", http_method="PUT")
+        assert span is not None
+        span.child("apply").end("fenced")
+        span.end()
+        assert tracer.continued("apply", span.traceparent) is None
+    span = tracer.sampled("request")
+    assert span is not None
+    monkeypatch.setattr(tracer._processor, "on_end", broken)
+    span.end()
+    await tracer.close()
+    assert counted(tracer)[1] >= 3.0
+
+
 async def test_which_requests_have_a_span(found: Receiver) -> None:
     tracer = tracer_to(found.url, ratio=0.0)
     try:
