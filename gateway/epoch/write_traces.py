@@ -66,6 +66,8 @@ class WriteTraces:
         for work in self._under_way:
             if work.last_seq > upto:
                 return
+            if work.is_applied:  # its remote append is still under way
+                continue
             self._begin(work, APPLY, seq=work.last_seq, frames=len(frames))
 
     def applied(self, seq: int, durations: Histogram) -> None:
@@ -88,8 +90,7 @@ class WriteTraces:
     def shipped(self, after: int, upto: int, most: int) -> list[tuple[int, Span]]:
         """Begins a span for each write, of `most`, in the frames above `after`, up to `upto`, that are sent to the other site
         now: (the frame's last sequence, span)."""
-        while self._to_ship and self._to_ship[0].last_seq <= after:
-            self._to_ship.popleft()
+        self.arrived(after)
         found: list[tuple[int, Span]] = []
         for work in self._to_ship:
             if work.last_seq > upto:
@@ -97,6 +98,11 @@ class WriteTraces:
             spans = self._spans(work.writes[: most - len(found)], SHIP, seq=work.last_seq)
             found += [(work.last_seq, span) for span in spans]
         return found
+
+    def arrived(self, seq: int) -> None:
+        """The other site holds everything up to `seq`."""
+        while self._to_ship and self._to_ship[0].last_seq <= seq:
+            self._to_ship.popleft()
 
     # ---- small parts
     def _begin(self, work: _Work, what: str, **attributes: int) -> None:

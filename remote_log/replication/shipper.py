@@ -89,6 +89,7 @@ class ShippedTraces(Protocol):
     """The part of gateway/epoch/write_traces.py that is shipped."""
 
     def shipped(self, after: int, upto: int, most: int) -> list[tuple[int, Span]]: ...
+    def arrived(self, seq: int) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,6 +228,7 @@ class Shipper:
         error = "cancelled"
         try:
             position = await self._call(REPLICATE, request)
+            traces.arrived(position.applied_seq)
             error = ""
         except TwinlogError as failure:
             error = failure.code
