@@ -4,7 +4,8 @@ What always holds: nothing here performs I/O or raises, and no caller does anyth
 sites, tables, sequences, sizes and outcomes, and never a key or a value of a row; with `NO_TRACES` there is no span at all, so
 a path of requests asks once whether its span `is None`. The real tracer is gateway/traces/otlp.py, the recording one of tests
 is tests/recorded_traces.py.
-Source: docs/decisions/2026-11-28-traces.md. This module is pure.
+Source: docs/decisions/2026-11-28-traces.md.
+This module is pure.
 """
 
 from __future__ import annotations

@@ -3,7 +3,6 @@
 What always holds: it only looks: the commit log calls it where traces are on, and decides nothing by it; every span ends, with
 the epoch at the latest; it holds at most `FRAMES_MAX` frames, so that a log or a site that is away for long costs no memory.
 A frame may carry several sampled writes; each has its own spans, for each is a trace of its own.
-This module is pure.
 """
 
 from __future__ import annotations
