@@ -21,7 +21,7 @@ WORKERS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 2)))
 PYTHON ?= $(shell for name in python3 python3.11 python3.12 python3.13 python3.14; do \
 	  "$$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo "$$name"; break; }; done)
 
-COMPILE := pip compile pyproject.toml twinlog/pyproject.toml --no-emit-package twinlog --extra flights --extra hdfs --extra spark --extra chaos --extra docs --extra dev --universal --fork-strategy fewest \
+COMPILE := pip compile pyproject.toml twinlog/pyproject.toml --no-emit-package twinlog --extra flights --extra hdfs --extra spark --extra traces --extra chaos --extra docs --extra dev --universal --fork-strategy fewest \
 	--python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url
 
 .PHONY: help setup run interpreters test test-all check fmt bench bench-failover bench-hostile fuzz chaos simulate bugs mutants simulate-coverage story audit \

@@ -48,6 +48,7 @@ from gateway.site.service import site_service
 from gateway.site.site import Site, not_kept
 from gateway.site.supervisor import Supervisor
 from gateway.tls.site_tls import SiteTls
+from gateway.traces.requests import RequestTraces
 from gateway.trail.events import ACCESS
 from gateway.trail.journal import TrailJournal
 from gateway.trail.keeping import AccessTrail, configuration_digest, kept_trail
@@ -71,6 +72,7 @@ from storage.failpoints import Failpoints
 from storage.log.cursors import CursorRegistry
 from storage.log.encryption import Keyring
 from storage.log.wal import Wal
+from storage.tracing import NO_TRACES, Tracer
 from switchover.operations.sql_journal import SqlJournal
 from switchover.register.remembering import RememberingCoordinator, last_met
 from switchover.register.sql import SqlCoordinator
@@ -98,8 +100,15 @@ class OpenedSite(NamedTuple):
     peer_trail: PeerTrail
 
 
+class Traces(NamedTuple):
+    tracer: Tracer
+    figures: Callable[[], Figures]
+
+
 @asynccontextmanager
-async def opened_site(config: SiteConfig, failpoints: Failpoints, tls: SiteTls | None = None) -> AsyncIterator[OpenedSite]:
+async def opened_site(
+    config: SiteConfig, failpoints: Failpoints, tls: SiteTls | None = None, tracer: Tracer = NO_TRACES
+) -> AsyncIterator[OpenedSite]:
     """The site on its real parts, running but without a door."""
     async with AsyncExitStack() as stack:
         clock = SystemClock()
@@ -140,7 +149,7 @@ async def opened_site(config: SiteConfig, failpoints: Failpoints, tls: SiteTls |
                 layout=RemoteLayout(config.pair), coordinator=coordinator, transport=transport,
                 remote_keys=Keyring("remote_log.encryption_keys", config.remote_log.encryption_keys, secrets.token_bytes),
                 own_dfs=own_dfs, peer_dfs=peer_dfs, cursors=cursors, failpoints=failpoints, new_id=new_id,
-                free_bytes=files.free_bytes, stand_in=stand_in,
+                free_bytes=files.free_bytes, stand_in=stand_in, tracer=tracer,
             ),
         )
         operations = SiteOperations(site, journal)
@@ -239,6 +248,21 @@ async def gate_of(access: AccessSettings | None) -> AsyncIterator[Gate | None]:
 
 
 @asynccontextmanager
+async def traces_of(config: SiteConfig) -> AsyncIterator[Traces]:
+    """The tracer of a site, and its figures. OpenTelemetry is imported only where the configuration has [traces]."""
+    if config.traces is None:
+        yield Traces(NO_TRACES, dict)
+        return
+    from gateway.traces.otlp import OtlpTracer
+
+    tracer = OtlpTracer(config.traces, pair=config.pair, site=config.site, release=RELEASE)
+    try:
+        yield Traces(tracer, tracer.figures)
+    finally:
+        await tracer.close()
+
+
+@asynccontextmanager
 async def _running(work: Coroutine[Any, Any, None], name: str) -> AsyncIterator[None]:
     """`work`, which has no end of its own, inside the block."""
     task = asyncio.create_task(work, name=name)
@@ -280,18 +304,21 @@ async def serve(config: SiteConfig, failpoints: Failpoints | None = None, *, fil
         insecure=config.insecure and bool(missing_protection(config)),
         handshakes_per_s=config.http.handshakes_per_address_per_s,
     )
-    async with gate_of(config.access) as gate, opened_site(config, failpoints or Failpoints(), tls) as opened:
+    async with (
+        gate_of(config.access) as gate, traces_of(config) as traces,
+        opened_site(config, failpoints or Failpoints(), tls, traces.tracer) as opened,
+    ):
         site = opened.site
         configuration = None if file is None else RunningConfiguration(config, file, partial(_apply, site, gate))
         site.notices = partial(_notices, tls, gate, configuration)
         tls.on_new_files = partial(_noted, opened.trail)
         async with (
-            tls.following(), _access_kept(gate, opened), doors(config, opened, tls, gate, configuration),
+            tls.following(), _access_kept(gate, opened), doors(config, opened, tls, gate, configuration, traces),
             reload_on_hangup(configuration, opened.trail),
         ):
             log.info("serving", url=config.http.url)
             for notice in tls.notices():
-                log.warning(notice)
+                log.warning("notice", text=notice)
             _settle_interpreter(site.collections)
             await stop.wait()
             log.info("stopping")
@@ -316,19 +343,23 @@ def _apply(site: Site, gate: Gate | None, config: SiteConfig) -> None:
 
 @asynccontextmanager
 async def doors(
-    config: SiteConfig, opened: OpenedSite, tls: SiteTls, gate: Gate | None, configuration: RunningConfiguration | None = None
+    config: SiteConfig, opened: OpenedSite, tls: SiteTls, gate: Gate | None, configuration: RunningConfiguration | None = None,
+    traces: Traces | None = None,
 ) -> AsyncIterator[None]:
     """The listeners of a site: that of the other site first, so that who is served finds it there. Who reaches that one is the
     other site, which TLS has proven: it has no gate."""
     service = site_service(opened.site, opened.operations, opened.peer_trail.answer)
     context = ApiContext(
-        service, config.http, now_s=time.perf_counter, new_id=new_id, trail=opened.trail, configuration=configuration
+        service, config.http, now_s=time.perf_counter, new_id=new_id, trail=opened.trail, configuration=configuration,
+        traces=None if traces is None or traces.tracer is NO_TRACES else RequestTraces(traces.tracer),
     )
     context.pages = Pages(service, opened.site.parts.clock, context.closing, partial(secrets.token_urlsafe, 32), gate)
     process = ProcessFigures(opened.site.parts.clock, opened.site.parts.free_bytes, RELEASE)
     places: dict[str, Places] = {}
     for source in (tls.metrics, opened.trail.figures, process.figures, lambda: _of_doors(context, gate, places)):
         context.metrics.add(source)
+    if traces is not None:
+        context.metrics.add(traces.figures)
     context.metrics.add_collector(process_collector())
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(_running(process.run(), "figures of the process"))

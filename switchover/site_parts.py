@@ -20,6 +20,7 @@ from storage.failpoints import Failpoints
 from storage.log.cursors import CursorRegistry
 from storage.log.encryption import NO_KEYS, Keyring
 from storage.log.wal import Wal
+from storage.tracing import NO_TRACES, Tracer
 from switchover.other_site import OtherSite
 from switchover.register.remembering import RememberingCoordinator
 from switchover.register.stand_in import StandInCoordinator
@@ -45,6 +46,7 @@ class SiteParts:
     failpoints: Failpoints
     new_id: Callable[[], str]  # unique for ever: operation and plan ids
     stand_in: StandInCoordinator | None = None  # the door below `coordinator`, where one is configured that may be given up
+    tracer: Tracer = NO_TRACES
     free_bytes: Callable[[], Awaitable[int]] | None = None  # of the disk with the WAL; None: not known
 
     @property

@@ -44,6 +44,7 @@ from gateway.site.service import site_service
 from gateway.site.settings import PeerSettings, SiteSettings
 from gateway.site.site import Site, not_kept
 from gateway.site.supervisor import Supervisor
+from gateway.traces.requests import RequestTraces
 from remote_log.fencing.read_lease import LeaseSettings
 from remote_log.layout import RemoteLayout
 from remote_log.replication.base_sender import BaseSettings
@@ -55,6 +56,7 @@ from storage.engines.settings import EngineSettings
 from storage.failpoints import Failpoints
 from storage.log.cursors import CursorRegistry
 from storage.log.wal import Wal, WalSettings
+from storage.tracing import NO_TRACES, Tracer
 from switchover.register.port import Coordinator, PairState
 from switchover.register.remembering import RememberingCoordinator, last_met
 from switchover.register.two_dfs import DfsCoordinator
@@ -111,6 +113,8 @@ class Life:
 
 class World:
     """`home`: an empty folder, for engines that need one."""
+
+    tracer: Tracer = NO_TRACES  # of every site; a test sets another one
 
     def __init__(self, plan: SeedPlan, loop: VirtualLoop, home: Path | None = None) -> None:
         self.plan, self.loop, self._home = plan, loop, home
@@ -261,7 +265,7 @@ class World:
                 own_dfs=own_dfs, peer_dfs=peer_dfs,
                 cursors=await CursorRegistry.open(files),
                 failpoints=StepFailpoints(self.steps[name], process, self.loop) if self.steps else Failpoints(),
-                new_id=partial(self._new_id, name),
+                new_id=partial(self._new_id, name), tracer=self.tracer,
             ),
         )
         operations = SiteOperations(site, journal)
@@ -272,7 +276,8 @@ class World:
         life.service = site_service(site, operations)
         now_s, new_id = here.clock.monotonic_s, partial(self._new_id, name)
         if self.plan.knobs.http:
-            life.door = HttpDoor(build_app(life.service, settings.http, now_s=now_s, new_id=new_id))
+            traces = None if self.tracer is NO_TRACES else RequestTraces(self.tracer)
+            life.door = HttpDoor(build_app(life.service, settings.http, now_s=now_s, new_id=new_id, traces=traces))
         life.context = life.door.context if life.door else ApiContext(life.service, settings.http, now_s=now_s, new_id=new_id)
         life.site, life.operations, life.peer_api = site, operations, PeerApi(site)
         supervisor.start()

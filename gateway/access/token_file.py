@@ -155,7 +155,9 @@ class TokenFile:
             self._seen = now
             said = "the tokens cannot be read again; those that were read last stay valid"
             self.fault = f"{said}: {fault}" if str(self._path) in fault else f"{said}: {self._path}: {fault}"
-            _log.error(said, file=str(self._path), fault=fault)
+            _log.error(
+                "the tokens cannot be read again; those that were read last stay valid", file=str(self._path), fault=fault
+            )
         return None
 
     def _warn_of_mode(self) -> None:

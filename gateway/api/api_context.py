@@ -17,17 +17,20 @@ from gateway.api.problems import Answer, answer_for, code_of, forget_frames, kno
 from gateway.api.request import Canonical, Head, canonical_document, deadline_s, idempotency
 from gateway.service.http_settings import HttpSettings
 from gateway.service.port import Condition, Configuration, Mutation, SiteService, WriteRequest, WriteResult
+from gateway.traces.requests import RequestTraces
 from gateway.trail.trail import Trail
 from storage.engine import StoredRow
 from storage.log.record import Record
 from storage.rows.codec import RowCodec, RowCodecs
 from storage.rows.schema import TableSchema
+from storage.tracing import Span
 from twinlog.errors import Forbidden, TwinlogError
 
 if TYPE_CHECKING:  # they are made of what is here
     from gateway.ui.pages import Pages
 
 CONTEXT = "context"  # in the scope of a request: the context of the door that it came in by
+SPAN = "span"  # in the scope of a request that is traced
 BODY_HOLD = "body_hold"  # in the scope of a request: its place in the budget of bodies
 T = TypeVar("T")
 
@@ -37,14 +40,15 @@ class ApiContext:
 
     def __init__(
         self, service: SiteService, http: HttpSettings, *, now_s: Callable[[], float], new_id: Callable[[], str],
-        trail: Trail | None = None, configuration: Configuration | None = None,
+        trail: Trail | None = None, configuration: Configuration | None = None, traces: RequestTraces | None = None,
     ) -> None:
         self.service = service
         self.http = http
         self.on_forbidden: Callable[[Forbidden, Any], None] = lambda error, scope: None  # a handler found a grant missing
         self.configuration = configuration  # None: it is of no file
         self.trail = trail  # None: a door of a test or of the simulator, which keeps none
-        self.metrics = DoorMetrics(service.cluster)
+        self.traces = traces  # None: they are off
+        self.metrics = DoorMetrics(service.cluster, has_exemplars=traces is not None)
         service.looks.door = self.metrics
         self.pages: Pages | None = None  # of the operator's page; the composition root sets them
         self.closing = asyncio.Event()
@@ -84,10 +88,14 @@ class ApiContext:
         key, digest = None, b""
         if head.idempotency_key is not None:
             key, digest = await self.convert(body, lambda: idempotency(head, body, canonical))
-        request = WriteRequest(table, mutations, conditions, key, digest, records)
+        traceparent = "" if head.span is None else head.span.traceparent
+        request = WriteRequest(table, mutations, conditions, key, digest, records, traceparent)
         began_s = self.now_s()
         result = await self.service.rows.write(request, deadline_s(head, self.http))
-        self.metrics.ack_s[result.mode](self.now_s() - began_s)
+        took_s = self.now_s() - began_s
+        self.metrics.ack_s[result.mode](took_s)
+        if head.span is not None:
+            self.metrics.exemplify_ack(result.mode, took_s, head.span)
         return result
 
     async def repeated(
@@ -103,8 +111,13 @@ class ApiContext:
             raise error
         return found
 
-    async def read(self, table: TableSchema, key: bytes, as_of: int | None = None, stale: bool = False) -> StoredRow | None:
+    async def read(
+        self, table: TableSchema, key: bytes, as_of: int | None = None, stale: bool = False, span: Span | None = None
+    ) -> StoredRow | None:
         began_s = self.now_s()
         row = await self.service.rows.read(table, key, as_of, stale)
-        self.metrics.read_s(self.now_s() - began_s)
+        took_s = self.now_s() - began_s
+        self.metrics.read_s(took_s)
+        if span is not None:
+            self.metrics.exemplify_read(took_s, span)
         return row

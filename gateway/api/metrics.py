@@ -1,7 +1,8 @@
 """The door measures acknowledgements, reads, requests and problems itself, and writes out everything that the site reports.
 
 What always holds: a metric's type, labels and text are those of the catalogue, and one that is not in it is an error; times are
-in seconds, as a client of this process sees them, waiting included. Source: product.md section 8.
+in seconds, as a client of this process sees them, waiting included; where traces are on, and the scraper asks for
+OpenMetrics, buckets have exemplars. Source: product.md section 8.
 """
 
 from __future__ import annotations
@@ -11,14 +12,16 @@ from collections.abc import Callable, Iterable, Iterator
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
+from prometheus_client.samples import Exemplar
 
 from gateway.metrics.catalogue import CATALOGUE, PREFIX, Figure, Figures, Labelled, Metric
 from gateway.service.histogram import Histogram
 from gateway.service.port import Cluster
+from storage.tracing import Span
 from switchover.monitor.views import Answers
 
-CONTENT_TYPE = CONTENT_TYPE_LATEST
 METHODS = ("GET", "HEAD", "PUT", "POST", "DELETE", "OPTIONS")
 OTHER_METHOD = "other"  # a client may write what it likes
 Family = CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily
@@ -45,7 +48,7 @@ def family(metric: Metric, value: Figure | Labelled) -> Family:
         histogram = HistogramMetricFamily(name, metric.help, labels=metric.labels)
         for labels, each in series.items():
             assert isinstance(each, Histogram), name
-            histogram.add_metric(labels, each.buckets(), each.sum_s)
+            histogram.add_metric(labels, _with_exemplars(each), each.sum_s)
         return histogram
     kind = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
     made = kind(name, metric.help, labels=metric.labels)
@@ -53,6 +56,14 @@ def family(metric: Metric, value: Figure | Labelled) -> Family:
         assert not isinstance(each, Histogram), name
         made.add_metric(labels, each)
     return made
+
+
+def _with_exemplars(histogram: Histogram) -> list[tuple[str, float] | tuple[str, float, Exemplar]]:
+    found: list[tuple[str, float] | tuple[str, float, Exemplar]] = list(histogram.buckets())
+    for index, each in histogram.exemplars.items():
+        bound, count = found[index][:2]
+        found[index] = bound, count, Exemplar({"trace_id": each.trace_id}, each.duration_s)
+    return found
 
 
 class _Written(Collector):
@@ -69,8 +80,8 @@ class _Written(Collector):
 class DoorMetrics:
     """Counts what the doors of one site answer. It has a registry of its own, so that several sites may live in one process."""
 
-    def __init__(self, cluster: Cluster) -> None:
-        self._registry = CollectorRegistry()
+    def __init__(self, cluster: Cluster, *, has_exemplars: bool = False) -> None:
+        self._registry, self._has_exemplars = CollectorRegistry(), has_exemplars
         self._acks = {mode: Histogram() for mode in ("sync", "async")}
         self.ack_s = {mode: acks.observe for mode, acks in self._acks.items()}
         self._reads = Histogram()
@@ -90,6 +101,13 @@ class DoorMetrics:
 
     def request(self, method: str) -> None:
         self._requests[method if method in self._requests else OTHER_METHOD] += 1
+
+    def exemplify_ack(self, mode: str, duration_s: float, span: Span) -> None:
+        """Notes the trace of an acknowledgement that is counted; `exemplify_read` that of a read."""
+        self._acks[mode].exemplify(duration_s, span.trace_id)
+
+    def exemplify_read(self, duration_s: float, span: Span) -> None:
+        self._reads.exemplify(duration_s, span.trace_id)
 
     def problem(self, status: int, code: str) -> None:
         self._problems[status, code] += 1
@@ -117,6 +135,9 @@ class DoorMetrics:
         failed = sum(count for (status, _), count in self._problems.items() if status >= 500)
         return {"http_problems_failed": float(failed), "http_problems_refused": float(self._problems.total() - failed)}
 
-    def page(self) -> bytes:
-        """Returns the text that `GET /metrics` answers."""
-        return generate_latest(self._registry)
+    def page(self, accept: str) -> tuple[str, bytes]:
+        """Returns (content type, text) of what `GET /metrics` answers to a scraper that accepts `accept`."""
+        if not self._has_exemplars:
+            return CONTENT_TYPE_LATEST, generate_latest(self._registry)
+        encode, content_type = choose_encoder(accept)
+        return content_type, encode(self._registry)

@@ -23,6 +23,7 @@ from gateway.api.body_budget import SMALL_BODY_BYTES, BodyHold
 from gateway.service.http_settings import HttpSettings
 from storage.log.frame import COUNTER_BITS
 from storage.log.record import RequestMark
+from storage.tracing import Span
 from twinlog.decoding import decoded, or_none
 from twinlog.errors import InvalidInput, MalformedBody, TooLarge
 
@@ -63,6 +64,7 @@ class Head:
     twice: str = ""  # a header that has one value and is sent twice
     number_versions: bool = False  # ?versions=number
     int64_text: bool = False  # ?int64=string
+    span: Span | None = None  # of a request that is traced
 
 
 def read_head(method: str, path: bytes, headers: Iterable[tuple[bytes, bytes]]) -> Head:

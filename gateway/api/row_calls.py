@@ -84,7 +84,7 @@ async def get_row(
     key = codec.keys.key_from_path(key_path)
     decode = codec.decoder(column_list(columns), native=answer_type == MSGPACK, int64_text=head.int64_text)
     moment = moment_of_read(context) if stale else None
-    row = await context.read(codec.schema, key, point_in_time(as_of), moment is not None)
+    row = await context.read(codec.schema, key, point_in_time(as_of), moment is not None, head.span)
     label = stale_label(context, moment)
     if row is None or (head.if_match is not None and not is_matched(head, row.version)):
         answer = context.problem(_unread(head, table, key_path[:200], row), is_write=False)

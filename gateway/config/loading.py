@@ -17,6 +17,7 @@ from gateway.config.access import access_faults
 from gateway.config.model import OperatorConfig, SiteConfig
 from gateway.config.reading import Fault, Reader
 from gateway.config.security import client_faults, security_faults
+from gateway.traces.settings import missing_package
 from remote_log.dfs.opening import DfsSettings
 from switchover.monitor.findings import Thresholds
 from twinlog.addresses import is_address
@@ -112,6 +113,9 @@ def _site_faults(config: SiteConfig, fault: Fault) -> None:
     if config.access is not None:
         access_faults(config.access, fault)
     security_faults(config, fault)
+    if config.traces is not None and (missing := missing_package()) is not None:
+        fault("traces", f"needs the package {missing}, which is not installed",
+              "pip install 'twinlog-server[traces]'; or no [traces]")
     if config.coordinator is not None:
         _database_faults("coordinator.url", config.coordinator.url, fault)
     if config.journal.url:

@@ -17,6 +17,7 @@ from gateway.access.settings import AccessSettings
 from gateway.logs import LogSettings
 from gateway.site.settings import Pair, SiteSettings
 from gateway.tls.settings import PeerHttpSettings
+from gateway.traces.settings import TraceSettings
 from remote_log.dfs.opening import PairDfsSettings
 from storage.log.wal import WalSettings
 from storage.settings import RESTART, NotInFile, Reference, Url
@@ -31,7 +32,7 @@ from twinlog.wire.token import Token
 class SiteConfig(SiteSettings):
     """One site. Without [coordinator] only the operator's command can degrade. Without [peer_http] the other site calls at
     [http]. Without [access] it serves whoever asks. `insecure`: a listener that others reach may do without TLS and
-    identities."""
+    identities. Without [traces] there are none."""
 
     data_dir: Annotated[Path, RESTART]
     insecure: Annotated[bool, RESTART] = False
@@ -42,6 +43,7 @@ class SiteConfig(SiteSettings):
     access: AccessSettings | None = None
     wal: WalSettings = field(default_factory=WalSettings)
     log: LogSettings = field(default_factory=LogSettings)
+    traces: TraceSettings | None = None
     sources: Annotated[Mapping[str, str], NotInFile()] = field(default_factory=dict, repr=False, compare=False)
 
 

@@ -22,6 +22,7 @@ from gateway.epoch.commit_log import CommitLog
 from gateway.epoch.commit_rule import CommitCore, CommitMode, CommitSettings
 from gateway.epoch.modes import PINNED, Modes
 from gateway.epoch.words import Words
+from gateway.epoch.write_traces import WriteTraces
 from gateway.service.histogram import Histogram
 from remote_log.fencing.read_lease import LeaseSettings, ReadLease
 from remote_log.replication.shipper import PeerView, Shipper, ShipperPorts, ShipperSettings
@@ -31,6 +32,7 @@ from storage.cancellation import ended, unless_asked
 from storage.clock import Clock
 from storage.log.record import Record, RecordKind
 from storage.settings import MIB, RUN_TIME, NotInFile, OneOf, Within
+from storage.tracing import NO_TRACES
 from switchover.activation.ports import OpenedEpoch
 from switchover.quarantine import Quarantine
 from switchover.register.port import Beat, PairState
@@ -87,14 +89,14 @@ class RemoteReports:
     def __init__(self, lease: ReadLease, appends: Histogram, clock: Clock) -> None:
         """`appends` counts how long each append took that has succeeded, from handing over to the DFS's answer."""
         self.lease = lease
-        self._appends, self._clock = appends, clock
+        self.appends, self._clock = appends, clock
         self.commit: CommitLog | None = None
         self.ended: Callable[[TwinlogError], None] | None = None
         self.early: TwinlogError | None = None
         self.numbers = count()  # of the segments that the writers of this epoch make
 
     def on_synced(self, seq: int, started_s: float) -> None:
-        self._appends.observe(self._clock.monotonic_s() - started_s)
+        self.appends.observe(self._clock.monotonic_s() - started_s)
         if self.commit is not None:
             self.commit.remote_synced(seq, started_s)
         else:
@@ -118,6 +120,7 @@ class ActiveEpoch:
         self.epoch = opened.epoch
         self.parts, self.settings = parts, settings
         self.lease = reports.lease
+        traces = None if parts.tracer is NO_TRACES else WriteTraces(parts.tracer, opened.epoch, parts.clock)
         self.auto_resync = auto_resync
         self._on_end = on_end
         start = opened.start
@@ -126,11 +129,12 @@ class ActiveEpoch:
         self.commit = CommitLog(
             self.core, wal=parts.wal, applier=parts.applier, clock=parts.clock, hybrid=parts.hybrid, lease=self.lease,
             settings=settings.commit, on_applied=on_applied, on_broken=on_end,
-            failpoints=parts.failpoints,
+            failpoints=parts.failpoints, traces=traces, remote_appends=reports.appends,
         )
         self.shipper = Shipper(
             ShipperPorts(parts.transport, parts.wal, parts.engine, parts.clock), self.commit, site=parts.site,
             pair=parts.wal.pair, epoch=opened.epoch, on_position=self._peer_moved, settings=settings.replication,
+            traces=traces,
         )
         self.modes = Modes(
             parts, epoch=opened.epoch, commit=self.commit, peer=self.shipper, make_remote=make_remote, on_mode=on_mode

@@ -26,6 +26,7 @@ import structlog
 from gateway.epoch.commit_rule import CommitCore, CommitMode, CommitSettings, Committed
 from gateway.epoch.lag_marks import LagMarks
 from gateway.epoch.pending import Acknowledged, Pending
+from gateway.epoch.write_traces import REMOTE, WAL, WriteTraces
 from gateway.service.histogram import Histogram
 from remote_log.fencing.read_lease import ReadLease
 from storage.cancellation import ended, unless_asked
@@ -55,8 +56,9 @@ class CommitLog:
     def __init__(
         self, core: CommitCore, *, wal: Wal, applier: FrameApplier, clock: Clock, hybrid: HybridClock, lease: ReadLease,
         settings: CommitSettings, on_applied: Callable[[], None], on_broken: Callable[[TwinlogError], None],
-        failpoints: Failpoints,
+        failpoints: Failpoints, traces: WriteTraces | None = None, remote_appends: Histogram | None = None,
     ) -> None:
+        """`traces`: None where traces are off. `remote_appends`: the histogram of who makes the remote writers."""
         self.core = core
         self.applied_seq = core.committed
         self.appends = Histogram()  # to the WAL that succeeded, until they were synced
@@ -67,7 +69,8 @@ class CommitLog:
         self.committed_changed = asyncio.Event()  # the shipper waits for it, and clears it
         self._wal, self._applier, self._clock, self._hybrid, self._lease = wal, applier, clock, hybrid, lease
         self._settings, self._on_applied, self._on_broken = settings, on_applied, on_broken
-        self._hit = failpoints.hit
+        self._hit, self._traces = failpoints.hit, traces
+        self._remote_appends = remote_appends or Histogram()
         self._queue: deque[Pending] = deque()
         self._framed: dict[int, list[Pending]] = {}  # first_seq -> requests of that frame
         self._to_apply: deque[Committed] = deque()
@@ -162,6 +165,9 @@ class CommitLog:
             if frame is None:
                 continue
             self._framed[frame.first_seq] = members
+            if self._traces is not None:
+                is_sent = core.writes_remote and self.remote is not None
+                self._traces.framed(frame, members, (WAL, REMOTE) if is_sent else (WAL,))
             try:
                 self._hit("commit.framed")
                 self._append_local(frame)
@@ -197,6 +203,8 @@ class CommitLog:
                 error = outcome.exception()
                 if error is None:
                     self.appends.observe(self._clock.monotonic_s() - begun_s)
+                    if self._traces is not None:
+                        self._traces.synced(WAL, frame.last_seq, self.appends)
                     self._take(self._local_synced, frame.last_seq)
             if error is not None and frame.first_seq in self._framed:  # the first of the failed ones fails them all
                 self._local_failed(error)
@@ -217,6 +225,8 @@ class CommitLog:
         except Exception as broken:
             self._broken_by(broken)
             return
+        if self._traces is not None:
+            self._traces.ended("log_failed", failed.standing)
         members = [pending for frame in failed.frames for pending in self._framed.pop(frame.first_seq)]
         self._refuse(members, OutcomeUnknown(f"the local log failed ({words(error)}): the write may or may not appear later"))
         if self._stopped is None:  # else the WAL is the next epoch's to roll
@@ -244,6 +254,8 @@ class CommitLog:
     def remote_synced(self, seq: int, started_s: float) -> None:
         """The remote log holds everything up to `seq`; the append that proved it began at `started_s`."""
         self._lease.proof(started_s)
+        if self._traces is not None:
+            self._traces.synced(REMOTE, seq, self._remote_appends)
         self._take(self._remote_synced, seq)
         self._answer_proved()
 
@@ -288,9 +300,13 @@ class CommitLog:
                 frames = [frame for group in groups for frame in group.frames]
                 self._hit("commit.committed")
                 begun_s = self._clock.monotonic_s()
+                if self._traces is not None:
+                    self._traces.applying(frames)
                 await self._applier.apply(frames)
                 waited = self.snapshots if any(frame.flags & _BARRIER for frame in frames) else self.applies
                 waited.observe(self._clock.monotonic_s() - begun_s)
+                if self._traces is not None:
+                    self._traces.applied(frames[-1].last_seq, waited)
                 self._hit("commit.applied")
                 self.applied_seq = frames[-1].last_seq
                 self._on_applied()
@@ -384,6 +400,8 @@ class CommitLog:
         self._framed.clear()
         self._unproved.clear()
         self._settle(waiting)
+        if self._traces is not None:
+            self._traces.ended(reason.code)
         self._quiet.set()
 
     def _fail_all(self, reason: TwinlogError, unknown: TwinlogError) -> None:

@@ -27,7 +27,7 @@ from gateway.access.gate import ADMITTED, Gate
 from gateway.access.limits import Budget
 from gateway.access.needs import IDENTITY, NEEDS
 from gateway.api import openapi
-from gateway.api.api_context import BODY_HOLD, CONTEXT, ApiContext
+from gateway.api.api_context import BODY_HOLD, CONTEXT, SPAN, ApiContext
 from gateway.api.content_coding import CodedSend
 from gateway.api.request import is_write_method
 from gateway.api.routes import (
@@ -49,11 +49,13 @@ from gateway.backup import routes as backups
 from gateway.http.origins import Origins, preflight, shared_with
 from gateway.service.http_settings import HttpSettings
 from gateway.service.port import Configuration, SiteService
+from gateway.traces.requests import RequestTraces, over
 from gateway.trail.trail import Trail
 from gateway.ui import routes as ui
 from gateway.ui.page_route import refusal_page
 from gateway.ui.pages import Pages
 from storage.clock import Clock
+from storage.tracing import CURRENT
 from twinlog.errors import Forbidden, InvalidInput, TwinlogError
 
 Part = Literal["all", "public", "peer"]  # of the routes: `peer` is for the other site alone, `public` is all the rest
@@ -86,13 +88,32 @@ class DoorApp:
         scope["path"] = scope["raw_path"].decode("latin-1")
         scope[CONTEXT] = self.context
         hold = scope[BODY_HOLD] = self.context.bodies.hold()
+        send_coded = CodedSend(answering.send, accepted)
         try:
-            await self._served(scope, receive, answering, CodedSend(answering.send, accepted))
+            if self.context.traces is None:
+                await self._served(scope, receive, answering, send_coded)
+            else:
+                await self._traced(self.context.traces, scope, receive, answering, send_coded)
         except Exception:
             if not answering.finished:
                 raise
         finally:
             hold.release()
+
+    async def _traced(
+        self, traces: RequestTraces, scope: Scope, receive: Receive, answering: _Answering, send: Send
+    ) -> None:
+        span = traces.begun(scope["method"], _matching(self._routes, scope)[0], scope["headers"])
+        if span is None:
+            await self._served(scope, receive, answering, send)
+            return
+        scope[SPAN] = span
+        before = CURRENT.set(span)
+        try:
+            await self._served(scope, receive, answering, send)
+        finally:
+            CURRENT.reset(before)
+            over(span, answering.status)
 
     async def _served(self, scope: Scope, receive: Receive, answering: _Answering, send: Send) -> None:
         method = scope["method"]
@@ -148,6 +169,7 @@ class _Answering:
         self._send, self._is_head = send, is_head
         self.headers: list[tuple[bytes, bytes]] = []
         self.finished = False
+        self.status = 499  # until an answer begins: the client went away
 
     async def send(self, message: Message) -> None:
         if self._is_head:
@@ -155,8 +177,10 @@ class _Answering:
                 return
             if message["type"] == "http.response.body":
                 message = {"type": "http.response.body"}  # the server calls off what would come behind it
-        if message["type"] == "http.response.start" and self.headers:
-            message["headers"] = [*message["headers"], *self.headers]
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            if self.headers:
+                message["headers"] = [*message["headers"], *self.headers]
         self.finished = message["type"] == "http.response.body" and not message.get("more_body", False)
         await self._send(message)
 
@@ -185,11 +209,13 @@ def _counted_out(send: Send, budget: Budget) -> Send:
 def build_app(
     service: SiteService, config: HttpSettings, *, now_s: Callable[[], float], new_id: Callable[[], str],
     gate: Gate | None = None, trail: Trail | None = None, configuration: Configuration | None = None,
-    clock: Clock | None = None, secret: Callable[[], str] | None = None,
+    clock: Clock | None = None, secret: Callable[[], str] | None = None, traces: RequestTraces | None = None,
 ) -> DoorApp:
     """The door with all routes, to be served by server.py. `clock`, `secret`: of the operator's page; None: the door has
     none."""
-    context = ApiContext(service, config, now_s=now_s, new_id=new_id, trail=trail, configuration=configuration)
+    context = ApiContext(
+        service, config, now_s=now_s, new_id=new_id, trail=trail, configuration=configuration, traces=traces
+    )
     if clock is not None and secret is not None:
         context.pages = Pages(service, clock, context.closing, secret, gate)
     return DoorApp(context, gate=gate)

@@ -27,6 +27,7 @@ from gateway.http.app import DoorApp
 from gateway.http.origins import Origins
 from gateway.http.places import Places
 from gateway.http.protocol import ConnectionLimits, DoorProtocol
+from gateway.traces.requests import HOT_ROUTE, over
 
 _PREFIX = b"/v1/tables/"
 _PREFIX_LENGTH = len(_PREFIX)
@@ -94,6 +95,8 @@ class HotProtocol(DoorProtocol):
     def _begin_hot(self, head: Head, table: bytes, key: bytes, budget: Budget | None) -> None:
         if not self._head_complete():
             return
+        if self.context.traces is not None:
+            head.span = self.context.traces.begun(head.method, HOT_ROUTE, self.headers)
         self._body_left = head.content_length or 0
         keep_alive = self.parser.get_http_version() != "1.0" and self.parser.should_keep_alive()
         cycle = _HotCycle(head, decoded_part(table.decode("latin-1")), key.decode("latin-1"), keep_alive, budget)
@@ -147,6 +150,8 @@ class HotProtocol(DoorProtocol):
         except BaseException:
             self.transport.close()
             raise
+        if head.span is not None:
+            over(head.span, answer.status)
         if cycle.disconnected or self.transport.is_closing():
             return
         cycle.response_started = True

@@ -2,8 +2,9 @@
 
 What always holds: a call ends by its time-out, and then its connection does; the peer's problem answer becomes the same error
 class here; anything else is a PeerError, whose outcome is unknown; an answer is bounded, and counts only if it is whole: its
-length is said, or it comes in chunks; bytes that belong to no call end their connection; a body is let go with its call.
-A client library took twenty to thirty times the CPU of this, on the event loop of the writes (docs/performance.md).
+length is said, or it comes in chunks; a call that a traced step makes names its span in a `traceparent`; bytes that belong to
+no call end their connection; a body is let go with its call. A client library took twenty to thirty times the CPU of this, on
+the event loop of the writes (docs/performance.md).
 Source: remote_log/replication/messages.py.
 """
 
@@ -18,6 +19,7 @@ import httptools
 import msgspec
 
 from remote_log.replication.messages import decode_reply, reply_bytes_max
+from storage.tracing import current
 from twinlog.errors import PeerError, words
 from twinlog.problem_documents import error_from_problem
 from twinlog.wire.tls import tls_words
@@ -60,7 +62,9 @@ class HttpTransport:
 
     async def call(self, method: str, message: dict[str, Any], kind: type[_T], timeout_s: float) -> _T:
         body = msgspec.msgpack.encode(message)
-        head = b"%s%s%s%d\r\n\r\n" % (self._path, method.encode(), self._headers, len(body))
+        span = current()
+        trace = b"" if span is None else b"\r\ntraceparent: %s" % span.traceparent.encode()
+        head = b"%s%s%s%d%s\r\n\r\n" % (self._path, method.encode(), self._headers, len(body), trace)
         try:
             async with asyncio.timeout(timeout_s), self._calls:
                 connection = self._kept_one() or await self._connect()

@@ -167,6 +167,10 @@ SECTIONS: dict[str, list[Metric]] = {
             trail_lines="The lines of the audit trail.",
         ),
     ],
+    "Traces": [
+        Metric("trace_spans_total", "counter", "Spans that the receiver of traces took, and those that were "
+               "dropped: it did not take them, or the queue was full.", ("outcome",)),
+    ],
     "Process": [
         *_histograms(
             event_loop_lag="How late the event loop runs what is due; everything at the site waits that long.",

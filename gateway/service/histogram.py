@@ -7,8 +7,16 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from itertools import accumulate
+from typing import NamedTuple
 
 BOUNDS_S = (0.00025, 0.0005, 0.00075, 0.001, 0.0015, 0.002, 0.003, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10)
+
+
+class Exemplar(NamedTuple):
+    """One of the durations of a bucket, and the trace that shows what it was."""
+
+    duration_s: float
+    trace_id: str
 
 
 class Histogram:
@@ -17,10 +25,15 @@ class Histogram:
     def __init__(self) -> None:
         self._counts = [0] * (len(BOUNDS_S) + 1)
         self.sum_s = 0.0
+        self.exemplars: dict[int, Exemplar] = {}  # the newest of each bucket, by its index; there are none without traces
 
     def observe(self, duration_s: float) -> None:
         self._counts[bisect_left(BOUNDS_S, duration_s)] += 1
         self.sum_s += duration_s
+
+    def exemplify(self, duration_s: float, trace_id: str) -> None:
+        """Notes the trace of a duration that is counted."""
+        self.exemplars[bisect_left(BOUNDS_S, duration_s)] = Exemplar(duration_s, trace_id)
 
     @property
     def count(self) -> int:

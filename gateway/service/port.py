@@ -67,7 +67,7 @@ class WriteRequest(msgspec.Struct, frozen=True, gc=False):
     """One client request: all mutations or none. `idempotency_key` with the `digest` of its body.
 
     `table`: the schema that the rows were encoded with. `records`: bulk upserts that are encoded as records already (Arrow);
-    then `mutations` is empty.
+    then `mutations` is empty. `traceparent`: of the span of a request that is traced.
     """
 
     table: TableSchema
@@ -76,6 +76,7 @@ class WriteRequest(msgspec.Struct, frozen=True, gc=False):
     idempotency_key: str | None = None
     digest: bytes = b""
     records: list[Record] | None = None
+    traceparent: str = ""
 
 
 class WriteResult(msgspec.Struct, frozen=True, gc=False):

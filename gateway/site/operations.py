@@ -61,7 +61,7 @@ class SiteOperations:
     def __init__(self, site: Site, journal: Journal) -> None:
         self._site = site
         self._preflight = Preflight(site, partial(site_facts, site), self._unfinished)
-        self._executor = Executor(journal, site.parts.clock, self._make_plan, site.parts.failpoints)
+        self._executor = Executor(journal, site.parts.clock, self._make_plan, site.parts.failpoints, site.parts.tracer)
         self._gone_on: set[str] = set()  # operations that this process has resumed by itself
 
     @property

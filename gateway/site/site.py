@@ -90,7 +90,7 @@ class Site:
         self.sink = Sink(
             parts.engine, parts.clock, self.applier, Verifier((self.site, self.peer)), refusal=self._shipping_refusal,
             on_applied=self.catalog.applied, confirm=self._confirm_epoch, new_nonce=parts.new_id,
-            drift_margin=settings.lease.drift_margin,
+            drift_margin=settings.lease.drift_margin, tracer=parts.tracer,
         )
         self.admission = Admission(settings.commit)
         engine, clock, deadline_s = parts.engine, parts.clock, settings.http.request_deadline_s

@@ -258,8 +258,10 @@ class Supervisor:
         done = serving.reads, serving.writes, serving.follows
         if done != self._done:
             served = serving.reads or serving.follows or (self._done and self._done != (False, False, False))
-            tell = log.warning if serving.why is not None and served else log.info  # a site that boots is not in trouble
-            tell("serves", **msgspec.to_builtins(serving))
+            if serving.why is not None and served:  # a site that boots is not in trouble
+                log.warning("serves", **msgspec.to_builtins(serving))
+            else:
+                log.info("serves", **msgspec.to_builtins(serving))
             self._done = done
             self._site.touch()
         now = {one.about: one for one in troubles}

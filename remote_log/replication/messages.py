@@ -43,6 +43,7 @@ Sha256 = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
 KeyBytes = Annotated[bytes, Meta(max_length=64 << 10)]
 Digest = Annotated[bytes, Meta(max_length=64)]
 TRAIL_CHANGES_MAX = 20
+TRACES_MAX = 64  # spans of sampled writes that one call names
 ROWS_MAX = 10_000  # that one call asks for or brings
 TABLES_MAX = EPOCHS_MAX = 100_000  # that one call names
 History = Annotated[list[tuple[Epoch, Seq, Seq, Name, Name]], Meta(max_length=EPOCHS_MAX)]  # EpochEntry as a tuple, ascending
@@ -150,7 +151,8 @@ class ReplicateRequest(msgspec.Struct):
     """Frames in order, their bytes one after another; empty: only the position is asked for. They continue `after`: a follower
     that stands anywhere else applies nothing, and says where it stands.
 
-    `flush`: make everything durable before answering.
+    `flush`: make everything durable before answering. `traces`: (last sequence of a frame, traceparent) of the sampled writes
+    among these; they say nothing that a follower acts on.
     """
 
     epoch: Epoch
@@ -158,6 +160,7 @@ class ReplicateRequest(msgspec.Struct):
     frames: bytes
     flush: bool = False
     vouched: Vouched | None = None
+    traces: Annotated[list[tuple[Seq, Name]], Meta(max_length=TRACES_MAX)] = []
 
 
 class BaseRequest(msgspec.Struct):

@@ -23,6 +23,7 @@ from remote_log.replication.base_sender import BaseSender, BaseSettings
 from remote_log.replication.messages import (
     FOLLOW,
     REPLICATE,
+    TRACES_MAX,
     BaseDoneRequest,
     BaseRequest,
     FollowRequest,
@@ -39,6 +40,7 @@ from storage.clock import Clock
 from storage.engine import StorageEngine
 from storage.log.wal import Wal
 from storage.settings import KIB, MIB, RUN_TIME, NotInFile, Within
+from storage.tracing import Span
 from twinlog.errors import Fenced, LogGap, PeerError, TwinlogError
 
 
@@ -83,6 +85,13 @@ class AppliedLog(Protocol):
     def committed_changed(self) -> asyncio.Event: ...
 
 
+class ShippedTraces(Protocol):
+    """The part of gateway/epoch/write_traces.py that is shipped."""
+
+    def shipped(self, after: int, upto: int, most: int) -> list[tuple[int, Span]]: ...
+    def arrived(self, seq: int) -> None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class ShipperPorts:
     transport: Transport
@@ -96,10 +105,11 @@ class Shipper:
 
     def __init__(
         self, ports: ShipperPorts, log: AppliedLog, *, site: str, pair: str, epoch: int,
-        on_position: Callable[[PeerView], None], settings: ShipperSettings,
+        on_position: Callable[[PeerView], None], settings: ShipperSettings, traces: ShippedTraces | None = None,
     ) -> None:
+        """`traces`: None where they are off."""
         self._ports, self._log, self._site, self._pair, self._epoch = ports, log, site, pair, epoch
-        self._on_position, self._settings = on_position, settings
+        self._on_position, self._settings, self._traces = on_position, settings, traces
         self.view = PeerView()
         self.setbacks = Setbacks()
         self._flush_wanted = False
@@ -204,9 +214,29 @@ class Shipper:
             flush, self._flush_wanted = self._flush_wanted, False
             vouched = Vouched(position.stamp, as_of_s - self._answered_s, upto) if position.stamp is not None else None
             request = ReplicateRequest(self._epoch, position.at, frames_data, flush, vouched)
-            position = await self._call(REPLICATE, request)
+            if self._traces is None or not frames_data:
+                position = await self._call(REPLICATE, request)
+            else:
+                position = await self._ship_traced(self._traces, request, frames[-1].last_seq)
             if len(frames_data) < self._settings.batch_bytes_max // 2:
                 await self._ports.clock.sleep(self._settings.batch_interval_s)
+
+    async def _ship_traced(self, traces: ShippedTraces, request: ReplicateRequest, upto: int) -> Position:
+        """Ships frames up to `upto`, with the spans of the sampled writes among them."""
+        spans = traces.shipped(request.after.seq, upto, TRACES_MAX)
+        request.traces = [(seq, span.traceparent) for seq, span in spans]
+        error = "cancelled"
+        try:
+            position = await self._call(REPLICATE, request)
+            traces.arrived(position.applied_seq)
+            error = ""
+        except TwinlogError as failure:
+            error = failure.code
+            raise
+        finally:
+            for _, span in spans:
+                span.end(error)
+        return position
 
     def _invitation(self, not_held: LogPoint | None) -> FollowRequest:
         history = pack_history(self._ports.engine.applied.epochs)

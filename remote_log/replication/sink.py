@@ -16,7 +16,8 @@ Source: protocol.md section 7.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from typing import Literal
 
 import msgspec
@@ -42,10 +43,12 @@ from storage.clock import Clock
 from storage.engine import StorageEngine, StoredRow
 from storage.engines.applying import FrameApplier
 from storage.prefix import BASE_WANTED, FLOOR, is_prefix, needs_base
+from storage.tracing import NO_TRACES, Tracer
 from twinlog.decoding import or_none
 from twinlog.errors import Fenced, Refused, Unavailable
 
 FOLLOWED_EPOCH = "followed_epoch"
+APPLY = "apply at the standby"  # the span of a write
 BASE_FLUSH_BYTES = 16 << 20  # of rows: what a crash takes from an unfinished base, and has to be sent again, at most
 
 State = Literal["following", "diverged", "loading", "busy"]
@@ -67,7 +70,7 @@ class Sink:
     def __init__(
         self, engine: StorageEngine, clock: Clock, applier: FrameApplier, verifier: Verifier, *,
         refusal: Callable[[], str | None], on_applied: Callable[[], None], confirm: Callable[[int], Awaitable[None]],
-        new_nonce: Callable[[], str], drift_margin: float = 0.0,
+        new_nonce: Callable[[], str], drift_margin: float = 0.0, tracer: Tracer = NO_TRACES,
     ) -> None:
         self._engine, self._clock, self._applier, self.verifier = engine, clock, applier, verifier
         self._on_applied, self._confirm, self._new_nonce = on_applied, confirm, new_nonce
@@ -76,7 +79,7 @@ class Sink:
         self.heard_s: float | None = None
         self.as_of_s: float | None = None
         self._life, self._drift_margin = new_nonce(), drift_margin
-        self._refusal = refusal
+        self._refusal, self._tracer = refusal, tracer
         self._lock = asyncio.Lock()
         self._unflushed_bytes = 0  # of base data
         self.followed_epoch = int(engine.meta(FOLLOWED_EPOCH) or b"0")
@@ -204,7 +207,8 @@ class Sink:
                 return self._position("following")  # nothing of it was looked at: the caller decides anew
             frames = self.verifier.frames(request, self._engine.applied, self._clock.wall_ms())
             if frames:
-                await self._applier.apply(frames)
+                with self._traced(request.traces):
+                    await self._applier.apply(frames)
                 self._on_applied()
                 self._last = LogPoint(frames[-1].last_seq, frames[-1].epoch, frames[-1].crc)
                 self.frames_received += len(frames)
@@ -214,6 +218,19 @@ class Sink:
             if request.flush:
                 await self._engine.flush()
             return self._position("following")
+
+    @contextmanager
+    def _traced(self, traces: list[tuple[int, str]]) -> Iterator[None]:
+        """Has the spans of the sampled writes that are applied here, each below the one that the active names for it."""
+        begun = [self._tracer.received(APPLY, parent, epoch=self.followed_epoch, seq=seq) for seq, parent in traces]
+        error = "not_applied"
+        try:
+            yield
+            error = ""
+        finally:
+            for span in begun:
+                if span is not None:
+                    span.end(error)
 
     def _note_vouched(self, word: Vouched | None, came_s: float) -> None:
         """Words about another process of this site, or about more than is here, say nothing."""

@@ -5,7 +5,8 @@ What always holds:
 - while every step that was begun is abortable, an attempt that fails, or is asked to, undoes what it did in reverse order;
 - before the point of no return no step begins after the request has expired, not even while the journal notes that it begins:
   what was asked for is undone, as by an abort;
-- an error that comes out of the journal stops the attempt where it stands, as a crash would.
+- an error that comes out of the journal stops the attempt where it stands, as a crash would;
+- all attempts at one operation are spans of one trace, with a span for each step: of the caller's trace, or of its own.
 Source: protocol.md section 8.
 """
 
@@ -13,6 +14,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
+from typing import TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -20,6 +23,7 @@ from msgspec.structs import replace
 from storage.cancellation import ended
 from storage.clock import Clock
 from storage.failpoints import Failpoints
+from storage.tracing import CURRENT, NO_TRACES, Attribute, Span, Tracer, current
 from switchover.operations.document import (
     HistoryEntry,
     Json,
@@ -37,6 +41,7 @@ from switchover.operations.journal import Journal
 from switchover.operations.plan import Plan, Step
 from twinlog.errors import Refused
 
+_T = TypeVar("_T")
 PROGRESS_INTERVAL_S = 0.25
 
 
@@ -47,7 +52,10 @@ class _Aborted(Exception):
 class Attempt:
     """The operation as it stands (`operation`) and as it was last shown. `error`: what the step that failed raised."""
 
-    def __init__(self, operation: Operation, plan: Plan, journal: Journal, clock: Clock, failpoints: Failpoints) -> None:
+    def __init__(
+        self, operation: Operation, plan: Plan, journal: Journal, clock: Clock, failpoints: Failpoints,
+        tracer: Tracer = NO_TRACES,
+    ) -> None:
         self.operation = self.shown = operation
         self.error: Exception | None = None
         self._plan = plan
@@ -55,12 +63,21 @@ class Attempt:
         self._until_s = None if left_ms is None else clock.monotonic_s() + left_ms / 1000
         self._journal, self._clock, self._failpoints = journal, clock, failpoints
         self._working: asyncio.Task[Json | None] | None = None  # the step itself, while it may be cancelled
+        self._tracer = tracer
+        self._span: Span | None = None  # of this attempt
         self.task: asyncio.Task[None] | None = None
         self._changed = asyncio.Event()  # of the next change
 
     # ---- from outside
     def go(self, *, forward: bool, over: Callable[[], None]) -> None:
         """Begin, in a task of its own. `over` is called when the attempt has come to its end, whatever that is."""
+        operation, caller = self.operation, current()
+        name = f"role change {operation.kind}"
+        about: dict[str, Attribute] = {"operation": operation.id, "to": operation.to or "", "forward": forward}
+        if caller is not None:
+            self._span = caller.child(name, **about)
+        else:
+            self._span = self._tracer.whole(name, operation.id, **about)
         self.task = asyncio.get_running_loop().create_task(self._drive(self._forward if forward else self._backward, over))
 
     async def interrupt(self, actor: str) -> None:
@@ -105,6 +122,9 @@ class Attempt:
         finally:
             over()
             self.operation = as_found(self.operation)
+            if self._span is not None:
+                failed = self.operation.error
+                self._span.end(failed.code if failed is not None else "", outcome=self.operation.state)
             self._show()
 
     async def _forward(self) -> None:
@@ -177,7 +197,7 @@ class Attempt:
         if self.operation.aborting:
             raise _Aborted
         loop = asyncio.get_running_loop()
-        working = loop.create_task(_perform(step))
+        working = loop.create_task(self._traced(f"step {step.name}", partial(_perform, step)))
         reporting = loop.create_task(self._report(index, step))
         self._working = working if step.abortable else None
         try:
@@ -193,6 +213,23 @@ class Attempt:
             self._working = None
             reporting.cancel()
             await ended([reporting])
+
+    async def _traced(self, name: str, work: Callable[[], Awaitable[_T]]) -> _T:
+        """`work`, in a span of its own; what it asks of the other site is below that."""
+        if self._span is None:
+            return await work()
+        span, error = self._span.child(name), "cancelled"
+        before = CURRENT.set(span)
+        try:
+            done = await work()
+            error = ""
+        except Exception as failure:
+            error = error_of(failure, None).code
+            raise
+        finally:
+            CURRENT.reset(before)
+            span.end(error)
+        return done
 
     async def _report(self, index: int, step: Step) -> None:
         while step.progress is not None:
@@ -212,7 +249,7 @@ class Attempt:
             self._hit(step, "undo.before")
             failed: OperationError | None = None
             try:
-                await step.undo()
+                await self._traced(f"undo {step.name}", step.undo)
             except Exception as error:
                 failed = error_of(error, step.name)
             self._hit(step, "undo.after")

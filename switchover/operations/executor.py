@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from storage.clock import Clock
 from storage.failpoints import Failpoints
+from storage.tracing import NO_TRACES, Tracer
 from switchover.operations.attempt import Attempt, history_entry
 from switchover.operations.document import (
     HistoryEntry,
@@ -39,7 +40,10 @@ from twinlog.errors import Conflict, NotFound, Refused
 class Executor:
     """The operations of one site. `make_plan(kind, to, options)` raises InvalidInput or Refused for what it does not know."""
 
-    def __init__(self, journal: Journal, clock: Clock, make_plan: PlanMaker, failpoints: Failpoints) -> None:
+    def __init__(
+        self, journal: Journal, clock: Clock, make_plan: PlanMaker, failpoints: Failpoints, tracer: Tracer = NO_TRACES
+    ) -> None:
+        self._tracer = tracer
         self._journal, self._clock, self._make_plan, self._failpoints = journal, clock, make_plan, failpoints
         self._live: Attempt | None = None
         self.ended: Counter[tuple[str, str]] = Counter()  # attempts that ended here, by kind and outcome
@@ -205,7 +209,7 @@ class Executor:
             if not operation.dry_run:
                 self.ended[operation.kind, as_found(live.operation).state] += 1
 
-        self._live = live = Attempt(operation, plan, self._journal, self._clock, self._failpoints)
+        self._live = live = Attempt(operation, plan, self._journal, self._clock, self._failpoints, self._tracer)
         live.go(forward=forward, over=over)
         return document(operation)
 

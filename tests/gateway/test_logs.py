@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -30,3 +32,15 @@ def test_no_event_overwrites_who_wrote_it() -> None:
 
 def test_such_a_field_is_seen() -> None:
     assert overwritten("_log.warning('x', table=1, site=2)") == [(1, "site")]
+
+
+def test_a_request_is_no_line_of_the_log() -> None:
+    """Metrics count requests, and traces show single ones (docs/events.md)."""
+    ask = (
+        "import logging\n"
+        "from gateway.logs import LogSettings, configure_logs\n"
+        "configure_logs(LogSettings(level='debug'), pair='p', site='a')\n"
+        "print([logging.getLogger(name).isEnabledFor(logging.INFO) for name in ('uvicorn.access', 'uvicorn.error')])"
+    )
+    said = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, check=True, timeout=120)
+    assert said.stdout.strip() == "[False, True]"

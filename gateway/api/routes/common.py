@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from gateway.access.caller import CALLER, Caller
-from gateway.api.api_context import BODY_HOLD, CONTEXT, ApiContext
+from gateway.api.api_context import BODY_HOLD, CONTEXT, SPAN, ApiContext
 from gateway.api.bodies import decoded
 from gateway.api.content_coding import content_coding
 from gateway.api.problems import Answer
@@ -49,6 +49,7 @@ def head_of(request: Request, versions: str = "string", int64: str = "number") -
     head = read_head(request.method, request.scope["raw_path"], request.scope["headers"])
     if head.twice:
         raise InvalidInput(f"{head.twice} is there twice: send it once")
+    head.span = request.scope.get(SPAN)
     head.number_versions, head.int64_text = versions == "number", int64 == "string"
     return head
 

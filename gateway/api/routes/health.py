@@ -17,7 +17,6 @@ from starlette.responses import Response
 from gateway.api import examples
 from gateway.api import openapi as api
 from gateway.api.documents import HealthAnswer
-from gateway.api.metrics import CONTENT_TYPE
 from gateway.api.problems import Answer
 from gateway.api.routes.common import context_of, json_answer, to_response
 from gateway.service.documents import ServingDocument
@@ -79,6 +78,7 @@ def router() -> APIRouter:
         responses=api.answers({200: api.raw_answer("text exposition format", "text/plain", examples.METRICS)}),
     )
     async def metrics(request: Request) -> Response:
-        return to_response(Answer(200, [(b"content-type", CONTENT_TYPE.encode())], context_of(request).metrics.page()))
+        content_type, page = context_of(request).metrics.page(request.headers.get("accept", ""))
+        return to_response(Answer(200, [(b"content-type", content_type.encode())], page))
 
     return routes

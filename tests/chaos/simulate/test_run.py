@@ -22,12 +22,16 @@ from chaos.simulate.draw import draw
 from chaos.simulate.plan import BY_NAME, SeedPlan, parse, text
 from chaos.simulate.run import Result, Run, collect
 from chaos.simulate.shrink import shrink
+from chaos.simulate.world import World
 from gateway.epoch.active_epoch import ActiveEpoch
 from gateway.epoch.commit_log import CommitLog
+from gateway.epoch.write_traces import APPLY, REMOTE, SHIP, WAL
 from gateway.service.rows import RowsService
 from gateway.site.supervisor import Supervisor
+from remote_log.replication.sink import APPLY as AT_STANDBY
 from switchover.activation.activation import Activation
 from tests.chaos.simulate import interpreters
+from tests.recorded_traces import RecordedTraces
 from tools.sources import ROOT
 from twinlog.errors import InvalidInput
 
@@ -55,6 +59,18 @@ def test_a_plan_survives_its_text(seed: int) -> None:
 def test_a_plan_that_is_none_names_its_line(line: str, named: str) -> None:
     with pytest.raises(InvalidInput, match=named):
         parse(f"seed 1\n{line}\n")
+
+
+def test_traces_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run with every span recorded takes the very steps of one without: traces only look."""
+    seeds = (28, 3)  # the first has requests by HTTP
+    plain = [Run(draw(seed)).execute().trace_hash for seed in seeds]
+    recorded = RecordedTraces()
+    monkeypatch.setattr(World, "tracer", recorded)
+    assert [Run(draw(seed)).execute().trace_hash for seed in seeds] == plain
+    names = {span.name for span in recorded.spans}
+    assert {WAL, REMOTE, APPLY, SHIP, AT_STANDBY} <= names
+    assert any(name.startswith("step ") for name in names)
 
 
 def test_only_the_named_faults_are_drawn() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from gateway.config import loading
 from gateway.config.loading import load_operator_config, load_site_config
 from gateway.config.model import SiteConfig
 from gateway.config.reading import REMOVED, effective
@@ -48,6 +49,24 @@ def faults(path: Path, environ: dict[str, str] | None = None) -> dict[str, dict[
     assert isinstance(found, list)
     assert str(len(found)) in caught.value.message
     return {fault["key"]: fault for fault in found}
+
+
+def test_traces_are_off_unless_they_are_asked_for_and_every_fault_of_theirs_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert load_site_config(write(tmp_path, GOOD), {}).traces is None
+    good = '[traces]\nendpoint = "http://127.0.0.1:4318/v1/traces"\n'
+    found = faults(write(tmp_path, GOOD + '[traces]\nendpoint = "collector:4318"\nratio = 1.5\nrate = 1\n'))
+    assert set(found) == {"traces.endpoint", "traces.ratio", "traces.rate"}
+    assert set(faults(write(tmp_path, GOOD + "[traces]\nratio = 0.5\n"))) == {"traces.endpoint"}
+    monkeypatch.setattr(loading, "missing_package", lambda: "opentelemetry.sdk")
+    found = faults(write(tmp_path, GOOD + good + "[lease]\nlease_s = 0.1\nnoop_interval_s = 9\n"))
+    assert {"traces", "lease.noop_interval_s"} <= set(found)
+    assert "pip install" in found["traces"]["allowed"]
+    monkeypatch.setattr(loading, "missing_package", lambda: None)
+    config = load_site_config(write(tmp_path, GOOD + good), {})
+    assert config.traces is not None
+    assert config.traces.ratio == 0.01
 
 
 def test_a_minimal_file_gives_every_default_and_absolute_paths(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx
 
 from bench.pair import free_ports
-from gateway.app import doors, opened_site
+from gateway.app import doors, opened_site, traces_of
 from gateway.config.loading import load_site_config
 from gateway.demo.files import write_files
 from gateway.tls.site_tls import SiteTls
@@ -42,17 +42,20 @@ class LiveSites:
 
 
 @asynccontextmanager
-async def live_sites(folder: Path) -> AsyncIterator[LiveSites]:
-    """Site a is the active and has acknowledged a row, which b has applied and a has read."""
+async def live_sites(folder: Path, *, more: str = "") -> AsyncIterator[LiveSites]:
+    """Site a is the active and has acknowledged a row, which b has applied and a has read. `more`: TOML at the end of each
+    site's file."""
     configs = write_files(folder, dict(zip("ab", free_ports(2), strict=True)), engine="rocksdb", hdfs=None)
     async with AsyncExitStack() as stack:
         http = {}
         for site in "ab":
+            configs[site].write_text(configs[site].read_text() + more)
             config = load_site_config(configs[site])
             tls = SiteTls(config.pair, config.peer.site, None, None, insecure=False, now_s=time.monotonic)
-            opened = await stack.enter_async_context(opened_site(config, Failpoints(), tls))
+            traces = await stack.enter_async_context(traces_of(config))
+            opened = await stack.enter_async_context(opened_site(config, Failpoints(), tls, traces.tracer))
             opened.site.notices = tls.notices
-            await stack.enter_async_context(doors(config, opened, tls, None))
+            await stack.enter_async_context(doors(config, opened, tls, None, traces=traces))
             http[site] = await stack.enter_async_context(httpx.AsyncClient(base_url=config.http.url, timeout=30.0))
         sites = LiveSites(http)
         await sites.until("a", lambda page: "twinlog_mode_sync 1.0" in page)

@@ -26,7 +26,7 @@ def test_prometheus_reads_a_histogram() -> None:
         def figures(self) -> dict[str, Histogram]:  # type: ignore[override]
             return {"remote_append_seconds": histogram}
 
-    page = DoorMetrics(Measured()).page().decode()
+    page = DoorMetrics(Measured()).page("")[1].decode()
     assert "# TYPE twinlog_remote_append_seconds histogram" in page
     assert 'twinlog_remote_append_seconds_bucket{le="0.001"} 0.0' in page
     assert 'twinlog_remote_append_seconds_bucket{le="0.0015"} 1.0' in page
