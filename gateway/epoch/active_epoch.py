@@ -129,8 +129,9 @@ class ActiveEpoch:
             failpoints=parts.failpoints,
         )
         self.shipper = Shipper(
-            ShipperPorts(parts.transport, parts.wal, parts.engine, parts.clock), self.commit, site=parts.site,
-            pair=parts.wal.pair, epoch=opened.epoch, on_position=self._peer_moved, settings=settings.replication,
+            ShipperPorts(parts.transport, parts.wal, parts.engine, parts.clock, parts.understanding), self.commit,
+            site=parts.site, pair=parts.wal.pair, epoch=opened.epoch, on_position=self._peer_moved,
+            settings=settings.replication,
         )
         self.modes = Modes(
             parts, epoch=opened.epoch, commit=self.commit, peer=self.shipper, make_remote=make_remote, on_mode=on_mode

@@ -18,6 +18,7 @@ from gateway.service.http_settings import HttpSettings
 from gateway.site.serving_facts import site_condition
 from remote_log.replication.messages import (
     FOLLOW,
+    PROTOCOL,
     REPLICATE,
     FollowRequest,
     LogPoint,
@@ -455,12 +456,12 @@ class SiteCommands:
         frames = await sender.parts.wal.read_all()
         asked = FollowRequest(epoch, sender.site, pack_history(sender.parts.engine.applied.epochs))
         pair = sender.parts.wal.pair
-        answered = await target.peer_api.call_bytes(FOLLOW, msgspec.msgpack.encode(addressed(asked, pair)))
+        answered = await target.peer_api.call_bytes(FOLLOW, msgspec.msgpack.encode(addressed(asked, pair, PROTOCOL)))
         state = decode_reply(Position, FOLLOW, answered).state
         last = frames[-3:]  # the target is past them, and does not apply them a second time
         after = LogPoint(last[0].previous, last[0].epoch) if last else target.site.sink.point
         sent = ReplicateRequest(epoch, after, b"".join(frame.data for frame in last))
-        await target.peer_api.call_bytes(REPLICATE, msgspec.msgpack.encode(addressed(sent, pair)))
+        await target.peer_api.call_bytes(REPLICATE, msgspec.msgpack.encode(addressed(sent, pair, PROTOCOL)))
         return f"{state}, accepted"
 
     # ---- several things at once
