@@ -29,7 +29,7 @@ class SiteFacts(msgspec.Struct, frozen=True, kw_only=True):
     site: Name
     pair: Name
     release: Name
-    formats: Formats = msgspec.field(default_factory=lambda: dict(SILENT.formats))  # which versions of each it reads
+    formats: Formats | None = None  # which versions of each it reads; None: its release does not say
     formats_written: FormatsWritten = {}  # and which are in use since both sites could read them
     wall_ms: WallMs
     # ---- its settings, as far as both sites must agree on them
@@ -78,4 +78,4 @@ class SiteFacts(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def says(self) -> Says:
-        return Says(self.release, self.formats)
+        return SILENT if self.formats is None else Says(self.release, self.formats)

@@ -111,7 +111,8 @@ def status_screen(sites: Answers, urls: Mapping[str, str], takeover: Takeover = 
     known = {site: document for site, document in sites.items() if isinstance(document, Mapping)}
     best = leading(known)
     lines = [*_lines("red", blockers(sites, takeover)), *_lines("yellow", notices(known))]
-    return Group(_headline(best, sites), Text(), _sites_table(sites, urls), Text(), _pair_figures(best, known, takeover), *lines)
+    figures = _pair_figures(best, known, takeover)
+    return Group(_headline(best, sites), Text(), _sites_table(sites, urls), Text(), figures, *lines)
 
 
 def leading(known: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any]:
