@@ -1,4 +1,4 @@
-"""docs/upgrade.md is true: its own commands upgrade a pair of an earlier release under load, one site after the other, and back."""
+"""docs/upgrade.md is true: its own commands upgrade a pair of an earlier release under load, and back."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ OTHER = {"a": "b", "b": "a"}
 def wheels_of(commit: str, folder: Path) -> list[Path]:
     """The wheels of an earlier commit, as its own `make wheels` builds them."""
     clone, out = folder / "clone", folder / "old"
-    for command in (["clone", "--quiet", "--shared", "--no-checkout", str(ROOT), str(clone)], ["-C", str(clone), "checkout", "-q", commit]):
-        subprocess.run(["git", *command], check=True)
+    subprocess.run(["git", "clone", "--quiet", "--shared", "--no-checkout", str(ROOT), str(clone)], check=True)
+    subprocess.run(["git", "-C", str(clone), "checkout", "--quiet", commit], check=True)
     subprocess.run(
         [sys.executable, "-m", "tools.packaging.wheels", "--out", str(out)], cwd=clone, check=True,
         env={**os.environ, "PYTHONPATH": str(clone)},
@@ -45,7 +45,7 @@ def wheels_of(commit: str, folder: Path) -> list[Path]:
 
 
 class Machines:
-    """Both sites below `folder`, each with an environment of its own, and the operator's machine: where the page's lines run."""
+    """Both sites below `folder`, each with an environment of its own, and the operator's machine."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, (first, second) = folder, free_ports(2)
@@ -76,7 +76,8 @@ class Machines:
                     "TWINLOG_CONFIG": str(self.folder / "operator.toml"),
                 }
                 done = subprocess.run(
-                    ["bash", "-c", line], cwd=self.folder, env=environ, capture_output=True, text=True, check=False, timeout=STEP_S
+                    ["bash", "-c", line], cwd=self.folder, env=environ, capture_output=True, text=True, check=False,
+                    timeout=STEP_S,
                 )
                 assert done.returncode == 0, f"{line}: {done.stdout}{done.stderr}"
 
@@ -84,8 +85,8 @@ class Machines:
         """One version of two commits: --reinstall. The pinned dependencies are there."""
         assert len(wheels) == 2
         python = str(self.folder / site / "env" / "bin" / "python")
-        command = [*UV, "pip", "install", "--quiet", "--offline", "--no-deps", "--reinstall", "--python", python, *map(str, wheels)]
-        subprocess.run(command, check=True)
+        command = [*UV, "pip", "install", "--quiet", "--offline", "--no-deps", "--reinstall", "--python", python]
+        subprocess.run([*command, *map(str, wheels)], check=True)
 
     def start(self, site: str) -> None:
         command = [str(self.folder / site / "env" / "bin" / "twinlog"), "serve", "--config", str(self.configs[site])]
@@ -128,7 +129,8 @@ class Machines:
         try:
             until_s = time.monotonic() + STEP_S
             while "the tables are there" not in said.read_text():
-                assert process.poll() is None and time.monotonic() < until_s, said.read_text()
+                assert process.poll() is None, said.read_text()
+                assert time.monotonic() < until_s, said.read_text()
                 time.sleep(0.1)
             yield said
             process.send_signal(signal.SIGINT)  # the traffic ends, the run comes to its end in order
@@ -136,6 +138,7 @@ class Machines:
         finally:
             if process.poll() is None:
                 process.kill()
+                process.wait()
         text = said.read_text()
         assert code == 3, text  # ended early, and nothing else
         assert re.findall(r"not finished: (.*)", text) == ["it was ended before its time"], text
@@ -145,6 +148,7 @@ class Machines:
     def close(self) -> None:
         for process in self.running.values():
             process.kill()
+            process.wait()
 
 
 @pytest.fixture
@@ -172,6 +176,7 @@ def test_the_page_upgrades_a_pair_under_load_and_back(built: Built, machines: Ma
         machines.install(site, *old)
         machines.start(site)
     machines.until_whole()
+    assert not any("formats" in machines.cluster(site) for site in "ab"), "the old wheels run"
     steps = BLOCK.findall(PAGE)
     (standby, wait, *rest), back = steps[:-1], steps[-1]
     with machines.load():
