@@ -349,6 +349,11 @@ class SiteCommands:
         self.pair.settings[words[0]]["engine"] = EngineSettings(flush_interval_s=3600.0)
         return "done"
 
+    async def do_flushes_again(self, words: list[str]) -> str:
+        """flushes-again SITE: from its next start on as usual."""
+        del self.pair.settings[words[0]]["engine"]
+        return "done"
+
     async def do_dies(self, words: list[str]) -> str:
         """dies SITE POINT: the work of that site that next reaches the failpoint is never heard of again."""
         points = self.pair.failpoints[words[0]]
