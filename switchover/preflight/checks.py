@@ -213,7 +213,7 @@ def _releases(facts: CheckFacts) -> Judgement:
     if why is not None:
         return Judgement("failed", why, "docs/upgrade.md: install what is named; nothing is lost meanwhile")
     seen = f"release {own.release} here and {peer.release} at site {facts.peer_name} work together"
-    if own.says != peer.says:
+    if (own.release, own.says) != (peer.release, peer.says):
         return Judgement("warning", seen, "finish the upgrade when there is time for it: docs/upgrade.md")
     return Judgement("ok", seen)
 
