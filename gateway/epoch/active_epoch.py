@@ -36,7 +36,7 @@ from switchover.quarantine import Quarantine
 from switchover.register.port import Beat, PairState
 from switchover.roles.table import Role
 from switchover.site_parts import SiteParts
-from twinlog.errors import Fenced, LogGap, PeerError, Refused, TwinlogError, Unavailable
+from twinlog.errors import Fenced, Incompatible, LogGap, PeerError, Refused, TwinlogError, Unavailable
 
 ENGINE_HOLDER, PEER_HOLDER = "engine", "peer"
 SHIPPING, LEASE, DEGRADE, RESYNC, PROBE, TRIMMING = (  # background work, as the screens name it
@@ -267,7 +267,7 @@ class ActiveEpoch:
         if state is None or state.home is not None:
             try:
                 reply = await self.parts.other_site.status(PEER_TIMEOUT_S)
-            except PeerError:
+            except (PeerError, Incompatible):  # a release that does not fit says as little as one that is away
                 if state is None:
                     raise
             else:

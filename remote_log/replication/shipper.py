@@ -152,11 +152,13 @@ class Shipper:
         self._on_position(view)
 
     async def _call(self, method: str, request: FollowRequest | ReplicateRequest | BaseRequest | BaseDoneRequest) -> Position:
-        """The follower's answer, once it can be true. Raises PeerError."""
+        """The follower's answer, once it can be true. Raises PeerError, and Incompatible before anything is made of it."""
         # An answer may lie about for as long as this process was stopped: the follower can have lost since what it says.
         asked_s = self._ports.clock.monotonic_s()
         message = addressed(request, self._pair, self._ports.understanding.writes(CALLS))
         position = await self._ports.transport.call(method, message, Position, self._settings.call_timeout_s)
+        if method == FOLLOW:
+            await self._ports.understanding.hear(position.says)
         why = await self._disbelief(position) if position.state == "following" else None
         now_s = self._answered_s = self._ports.clock.monotonic_s()
         if why is not None:
@@ -183,7 +185,6 @@ class Shipper:
         """Agree on a position, then ship until something goes wrong."""
         not_held, self._not_held = self._not_held, None
         position = await self._call(FOLLOW, self._invitation(not_held))
-        await self._ports.understanding.hear(position.says)
         if position.state == "loading":
             position = await self._base.send(position.base, position.nonce)
         if position.state != "following":

@@ -1,5 +1,6 @@
-"""What the two sites of a pair can both read, so that two releases work together: each site says which versions of each format
-it reads, and writes at most the version that both read.
+"""The understanding of two sites: what both can read, so that two releases work together in one pair.
+
+Each site says which versions of each format it reads, and writes at most the version that both read.
 
 What always holds:
 - a newer version is written only after both sites have noted, durably, that both read it; from then on no site is followed or

@@ -24,9 +24,9 @@ HERE = "twinlog/wire/home_paths.py"
 
 
 def test_home_folders_are_expanded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", "/home/ann")
+    monkeypatch.setenv("HOME", "/srv/ann")
     found = {path: str(at_home(path)) for path in ("~/x", "~", "x/~y", "./~y", "/x")}
-    assert found == {"~/x": "/home/ann/x", "~": "/home/ann", "x/~y": "x/~y", "./~y": "~y", "/x": "/x"}
+    assert found == {"~/x": "/srv/ann/x", "~": "/srv/ann", "x/~y": "x/~y", "./~y": "~y", "/x": "/x"}
 
 
 def test_an_unknown_user_is_named_with_the_option() -> None:
