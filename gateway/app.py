@@ -42,7 +42,6 @@ from gateway.metrics.catalogue import Figures
 from gateway.metrics.process import ProcessFigures, process_collector
 from gateway.service.histogram import Histogram
 from gateway.service.http_settings import HttpSettings
-from gateway.site.facts import RELEASE
 from gateway.site.operations import SiteOperations
 from gateway.site.service import site_service
 from gateway.site.site import Site, not_kept
@@ -61,6 +60,7 @@ from remote_log.dfs.owner import Owner
 from remote_log.dfs.port import Dfs
 from remote_log.layout import RemoteLayout
 from remote_log.replication.messages import TrailNote
+from remote_log.replication.understanding import RELEASE, Understanding
 from storage.cancellation import ended
 from storage.clock import Clock, HybridClock, SystemClock
 from storage.disk.data_dir import open_data_dir
@@ -116,6 +116,7 @@ async def opened_site(
         stack.callback(data_dir.close)
         files = OsFiles(config.data_dir)
         stack.push_async_callback(files.close)
+        understanding = await Understanding.open(files)  # nothing is read or written before
         trail_files = OsFiles(config.data_dir)  # of its own: no line waits while the next segment of the WAL is zeroed
         stack.push_async_callback(trail_files.close)
         trail = Trail(trail_files, clock, pair=config.pair, site=config.site)
@@ -148,8 +149,8 @@ async def opened_site(
                 files=files, wal=wal, engine=engine, applier=FrameApplier(engine, clock, config.barriers, on_refused=not_kept),
                 layout=RemoteLayout(config.pair), coordinator=coordinator, transport=transport,
                 remote_keys=Keyring("remote_log.encryption_keys", config.remote_log.encryption_keys, secrets.token_bytes),
-                own_dfs=own_dfs, peer_dfs=peer_dfs, cursors=cursors, failpoints=failpoints, new_id=new_id,
-                free_bytes=files.free_bytes, stand_in=stand_in, tracer=tracer,
+                own_dfs=own_dfs, peer_dfs=peer_dfs, cursors=cursors, understanding=understanding, failpoints=failpoints,
+                new_id=new_id, free_bytes=files.free_bytes, stand_in=stand_in, tracer=tracer,
             ),
         )
         operations = SiteOperations(site, journal)

@@ -13,9 +13,11 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from remote_log.replication.messages import Crc, Epoch, Name, Seq, Text
+from remote_log.replication.formats import SILENT
+from remote_log.replication.messages import FORMATS_MAX, Crc, Epoch, Formats, FormatVersion, Name, Says, Seq, Text
 
 FACTS = "facts"
+FormatsWritten = Annotated[dict[Name, FormatVersion], Meta(max_length=FORMATS_MAX)]
 Seconds = Annotated[float, Meta(ge=0, le=1e9)]
 WallMs = Annotated[int, Meta(ge=0, lt=1 << 48)]  # as a hybrid timestamp holds it
 Bytes = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
@@ -27,6 +29,8 @@ class SiteFacts(msgspec.Struct, frozen=True, kw_only=True):
     site: Name
     pair: Name
     release: Name
+    formats: Formats | None = None  # which versions of each it reads; None: its release does not say
+    formats_written: FormatsWritten = {}  # and which are in use since both sites could read them
     wall_ms: WallMs
     # ---- its settings, as far as both sites must agree on them
     lease_s: Seconds
@@ -71,3 +75,7 @@ class SiteFacts(msgspec.Struct, frozen=True, kw_only=True):
     peer_set_back: Text | None = None  # an open epoch: how its standby's storage went back
     notices: Text | None = None  # what operators are to know of its listeners and certificates
     resyncs: bool | None = None  # an open epoch: it goes back to sync by itself
+
+    @property
+    def says(self) -> Says:
+        return SILENT if self.formats is None else Says(self.release, self.formats)

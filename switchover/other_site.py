@@ -10,10 +10,11 @@ Source: protocol.md section 7 (what is checked before it has an effect).
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
+from remote_log.replication.formats import CALLS
 from remote_log.replication.messages import (
     DRAIN,
     EPOCHS,
@@ -45,6 +46,7 @@ from remote_log.replication.messages import (
     Transport,
     addressed,
 )
+from remote_log.replication.understanding import Understanding
 from remote_log.replication.verification import JUMP_MAX
 from switchover.facts import FACTS, SiteFacts
 from switchover.roles.table import Role
@@ -54,18 +56,22 @@ _T = TypeVar("_T")
 
 
 class OtherSite:
-    """Site `name` of `pair`, where `transport` leads. Every question ends by its `timeout_s`, and raises what that site
-    raised, or PeerError: it is out of reach, its answer came too late, or does not fit.
+    """Site `name` of `pair`, where `transport` leads, asked in the protocol that both understand. Every question ends by
+    its `timeout_s`, and raises what that site raised, or PeerError: it is out of reach, its answer came too late, or does not
+    fit.
     """
 
-    def __init__(self, name: str, transport: Transport, pair: str) -> None:
-        self._name, self._transport, self._pair = name, transport, pair
+    def __init__(self, name: str, transport: Transport, pair: str, understanding: Understanding) -> None:
+        self._name, self._transport, self._pair, self._understanding = name, transport, pair, understanding
 
     async def _ask(self, method: str, asked: msgspec.Struct, kind: type[_T], timeout_s: float) -> _T:
         try:
-            return await self._transport.call(method, addressed(asked, self._pair), kind, timeout_s)
+            return await self._transport.call(method, self._addressed(asked), kind, timeout_s)
         except RegisterWentBack as error:  # its finding, not ours
             raise Refused(f"site {self._name} answers: {error.message}") from error
+
+    def _addressed(self, asked: msgspec.Struct) -> dict[str, Any]:
+        return addressed(asked, self._pair, self._understanding.writes(CALLS))
 
     def _unfit(self, method: str, why: str) -> PeerError:
         return PeerError(f"the answer of site {self._name} to {method} cannot be true: {why}", sent=True)

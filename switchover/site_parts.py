@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from remote_log.dfs.port import Dfs
 from remote_log.layout import RemoteLayout
 from remote_log.replication.messages import Transport
+from remote_log.replication.understanding import Understanding
 from storage.clock import Clock, HybridClock
 from storage.disk.port import Files
 from storage.engine import StorageEngine
@@ -43,6 +44,7 @@ class SiteParts:
     layout: RemoteLayout  # of both remote logs
     remote_keys: Keyring = NO_KEYS  # of both remote logs
     cursors: CursorRegistry
+    understanding: Understanding  # of formats, with the other site
     failpoints: Failpoints
     new_id: Callable[[], str]  # unique for ever: operation and plan ids
     stand_in: StandInCoordinator | None = None  # the door below `coordinator`, where one is configured that may be given up
@@ -51,4 +53,4 @@ class SiteParts:
 
     @property
     def other_site(self) -> OtherSite:
-        return OtherSite(self.peer, self.transport, self.coordinator.met_pair)
+        return OtherSite(self.peer, self.transport, self.coordinator.met_pair, self.understanding)

@@ -1,4 +1,4 @@
-"""The needs of tests on the machine that runs them: Java, PostgreSQL, strace, root, Go, packages of an extra.
+"""The needs of tests on the machine that runs them: Java, PostgreSQL, strace, root, Go, packages of an extra, whole history.
 
 What always holds: a test whose need is missing fails, and its error says what to install. It is never skipped, so that a run
 that passes has run every test of its tier. The one exception is a sandbox that forbids tracing (tests/chaos/conftest.py).
@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from chaos.servers import hdfs_jars
 from remote_log.dfs.hdfs import jvm as hdfs_jvm
 from spark_jobs.audit.java import java_program
 from spark_jobs.audit.session import check_installed
+from tools.sources import ROOT
 from twinlog.errors import ConfigError
 
 
@@ -67,3 +69,9 @@ def need_spark() -> None:
         java_program()
     except ConfigError as error:
         need(error.message)
+
+
+def need_commit(commit: str) -> None:
+    """A shallow clone lacks earlier ones."""
+    done = subprocess.run(["git", "cat-file", "-e", f"{commit}^{{commit}}"], cwd=ROOT, capture_output=True, check=False)
+    need(None if done.returncode == 0 else f"this clone has no commit {commit}; fetch it: git fetch --unshallow")

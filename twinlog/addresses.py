@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from twinlog.errors import ConfigError, InvalidInput, reason, words
+from twinlog.wire.home_paths import expanded
 from twinlog.wire.json_objects import json_object, toml_table
 from twinlog.wire.tls import Tls
 
@@ -34,7 +35,7 @@ def resolve_address(address: str | Mapping[str, str]) -> dict[str, str]:
         raise InvalidInput(f"which pair? give --config PAIR ({what}), or set TWINLOG_CONFIG")
     if is_address(address):
         return parse_address(address) if address.startswith("twinlog:") else _of_addresses(address)
-    path = Path(os.path.expanduser(address))
+    path = expanded(address, "--config")
     return _of_demo(path) if path.suffix == ".json" else _of_operator(path)
 
 
@@ -46,16 +47,16 @@ def resolve_tls(address: str | Mapping[str, str]) -> Tls:
     """
     found: dict[str, str] = {}
     if isinstance(address, str) and address and not is_address(address):
-        path = Path(os.path.expanduser(address))
+        path = expanded(address, "--config")
         table = _demo(path) if path.suffix == ".json" else _operator(path)
         given = {name: table[name] for name in Tls._fields if name in table}
         wrong = {name: f"is {value!r}, not a path" for name, value in given.items() if not isinstance(value, str)}
         if wrong:
             raise _faulty(path, wrong, "the path of a PEM file")
-        found = {name: str(path.resolve().parent / os.path.expanduser(value)) for name, value in given.items()}
+        found = {name: str(path.resolve().parent / expanded(value, name)) for name, value in given.items()}
     for name in Tls._fields:
         if value := os.environ.get(f"TWINLOG_{name.upper()}"):
-            found[name] = os.path.expanduser(value)
+            found[name] = str(expanded(value, f"TWINLOG_{name.upper()}"))
     return Tls(**found)
 
 
@@ -67,7 +68,7 @@ def address_token(address: str | Mapping[str, str]) -> str:
     """
     if not isinstance(address, str) or not address or is_address(address):
         return ""
-    path = Path(os.path.expanduser(address))
+    path = expanded(address, "--config")
     try:
         said = (_demo(path) if path.suffix == ".json" else _operator(path)).get("token")
     except (InvalidInput, ConfigError):
@@ -76,7 +77,7 @@ def address_token(address: str | Mapping[str, str]) -> str:
         return ""
     kind, _, name = str(said).partition(":")
     if kind == "file" and name:
-        return f"file:{path.parent / os.path.expanduser(name)}"
+        return f"file:{path.parent / expanded(name, 'token')}"
     if kind == "env" and os.environ.get(name):
         return os.environ[name]
     problem = f"refers to the variable {name}, which is not set" if kind == "env" else "is a secret in plain text"

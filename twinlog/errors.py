@@ -33,6 +33,7 @@
     |- Refused                 a role change would break a promise; says which and what to do
     |  |- IllegalTransition    the table of roles has no such step; nothing changed
     |  |- Diverged             a site holds what the active continues without, and nothing else has it
+    |  |- Incompatible         two releases, or a release and the files of another one, do not understand one another
     |- PeerError               the other gateway: unreachable, timed out, answered nonsense
     |- ConfigError             every fault of a configuration at once
     |- DataDirectoryError      a data directory that is not this site's, or in use
@@ -227,6 +228,12 @@ class Diverged(Refused):
     """Fields: `held_seq`, `end_seq` (of what the active has of that), `at_risk` (a count of sequences, or "unknown")."""
 
     code = "diverged"
+
+
+class Incompatible(Refused):
+    """Fields: `release`, the other one, or the one that is needed; `file`, where a file says so."""
+
+    code = "incompatible"
 
 
 class PeerError(TwinlogError):

@@ -49,6 +49,7 @@ from remote_log.fencing.read_lease import LeaseSettings
 from remote_log.layout import RemoteLayout
 from remote_log.replication.base_sender import BaseSettings
 from remote_log.replication.shipper import ShipperSettings
+from remote_log.replication.understanding import Understanding
 from remote_log.writing.writer import RemoteWriterSettings
 from storage.clock import HybridClock
 from storage.engines.applying import BarrierLimits, FrameApplier
@@ -263,7 +264,7 @@ class World:
                 coordinator=RememberingCoordinator(door, name, files, met),
                 transport=stepped("transport", SimTransport(name, OTHER[name], network, find, self.wire)),
                 own_dfs=own_dfs, peer_dfs=peer_dfs,
-                cursors=await CursorRegistry.open(files),
+                cursors=await CursorRegistry.open(files), understanding=Understanding(files),  # of one release: none is noted
                 failpoints=StepFailpoints(self.steps[name], process, self.loop) if self.steps else Failpoints(),
                 new_id=partial(self._new_id, name), tracer=self.tracer,
             ),

@@ -27,6 +27,7 @@ from gateway.service.documents import (
     BarrierList,
     ClusterDocument,
     DependencyDocument,
+    FormatDocument,
     ReceiptDocument,
     ReloadDocument,
     RemoteLogDocument,
@@ -103,12 +104,15 @@ CLUSTER = ClusterDocument(
     pair="flights", site="a", role=Role.ACTIVE, reason="the plan has opened its epoch", waiting_for=None, epoch=3, mode="sync",
     mode_detail=CommitMode.SYNC, policy="protect", active=ActiveSite("a", "http://10.0.0.1:8401", 3),
     sites={
-        "a": SiteDocument("http://10.0.0.1:8401", 8123, role=Role.ACTIVE),
-        "b": SiteDocument("http://10.0.0.2:8401", 8121, state="following", durable_seq=8100, sample_age_s=0.02, why=None),
+        "a": SiteDocument("http://10.0.0.1:8401", 8123, role=Role.ACTIVE, release="0.1.0"),
+        "b": SiteDocument(
+            "http://10.0.0.2:8401", 8121, state="following", durable_seq=8100, sample_age_s=0.02, why=None, release="0.1.0",
+        ),
     },
     committed_seq=8123, applied_seq=8123, durable_seq=8100, replication_lag=ReplicationLag(2, 0.02),
     remote_log=RemoteLogDocument(1_048_576, 1, 0, None), at_risk=AtRisk(0, True), resync=None, operation=None,
     serving=ServingDocument(True, True, False), troubles=[], now_ms=1_357_016_400_000,
+    release="0.1.0", formats={"protocol": FormatDocument((1, 1), 1), "segments": FormatDocument((2, 3), 3)},
     dependencies={
         "own DFS": DependencyDocument(1.2, None, None), "coordinator": DependencyDocument(0.1, 86.4, None),
         "peer DFS": DependencyDocument(0.05, None, None), "peer": DependencyDocument(0.02, None, None),

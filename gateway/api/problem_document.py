@@ -119,6 +119,7 @@ class Problem(Struct, frozen=True):
     setting: Text = UNSET
     url: Text = UNSET
     sent: bool | UnsetType = UNSET
+    release: Text = UNSET
 
 
 MEMBERS = frozenset(Problem.__struct_fields__)

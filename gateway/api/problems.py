@@ -83,6 +83,7 @@ PROBLEMS: dict[type[errors.TwinlogError], ProblemRow] = {
     errors.EngineFailed: ProblemRow(500, "The storage engine failed"),
     errors.IllegalTransition: ProblemRow(409, "This role cannot do that", _NOTHING),
     errors.Diverged: ProblemRow(409, "This site holds what the active lacks", _NOTHING),
+    errors.Incompatible: ProblemRow(409, "The releases do not work together", _NOTHING),
     errors.PeerError: ProblemRow(502, "The other site failed"),
     errors.ConfigError: ProblemRow(409, "The configuration is wrong", _NOTHING),
     errors.DataDirectoryError: ProblemRow(500, "The data directory cannot be used", _NOTHING),

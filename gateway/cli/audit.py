@@ -18,6 +18,7 @@ import typer
 from twinlog.cli import completion
 from twinlog.errors import ConfigError
 from twinlog.terminal import JsonOption, out, print_json, verb
+from twinlog.wire.home_paths import expanded
 
 app = typer.Typer(no_args_is_help=True, help="Prove that both sites are equal, with Spark; find what differs.")
 SETTINGS = (
@@ -104,7 +105,7 @@ def show(
     from spark_jobs.report.folder import find_audit
     from spark_jobs.report.screens import show_audit
 
-    found = find_audit(audits.expanduser(), audit)
+    found = find_audit(expanded(audits, "--audits"), audit)
     if as_json:
         print_json({**found.summary, "path": str(found.path)})
     else:
@@ -118,7 +119,7 @@ def list_audits(audits: _AuditsOption = Path("audits"), as_json: JsonOption = Fa
     from spark_jobs.report.folder import history
     from spark_jobs.report.screens import show_history
 
-    found, others = history(audits.expanduser())
+    found, others = history(expanded(audits, "--audits"))
     if as_json:
         print_json({
             "audits": [{**one.summary, "path": str(one.path)} for one in found], "unfinished": [str(path) for path in others]

@@ -19,6 +19,7 @@ from gateway.config.reading import effective
 from remote_log.dfs.hdfs.jvm import end_process
 from twinlog.cli import completion
 from twinlog.terminal import EXIT_CODES, ConfigOption, JsonOption, endings, out, print_json, verb
+from twinlog.wire.home_paths import expanded
 from twinlog.wire.json_objects import toml_table
 
 app = typer.Typer(rich_markup_mode="rich")
@@ -47,7 +48,7 @@ def serve(
     from gateway.fail_stop import guarded
 
     loaded = load_site_config(config)
-    uvloop.run(guarded(serve_site(loaded, file=config.expanduser().resolve()), f"site {loaded.site}"))
+    uvloop.run(guarded(serve_site(loaded, file=expanded(config, "--config").resolve()), f"site {loaded.site}"))
 
 
 @app.command(epilog=EXIT_CODES)
@@ -70,7 +71,7 @@ def demo(
     from gateway.demo.demo import DemoPlan, run_demo
 
     plan = DemoPlan(
-        directory.expanduser().resolve(), {"a": port_a, "b": port_b}, dfs=dfs, dfs_sync=dfs_sync, engine=engine,
+        expanded(directory, "--dir").resolve(), {"a": port_a, "b": port_b}, dfs=dfs, dfs_sync=dfs_sync, engine=engine,
         load=not no_load, peer_ports={"a": peer_a, "b": peer_b} if tls else None, access=access,
     )
     raise typer.Exit(run_demo(plan, as_json=as_json))
@@ -109,7 +110,7 @@ def config_show(config: _FileOption, as_json: JsonOption = False) -> None:
         shown = f"{value:_}" if isinstance(value, int) and value > 99_999 else str(value)
         shown = ", ".join(value) if isinstance(value, tuple) else shown
         shown = shown or "not set"
-        where = "the file" if source == str(config.expanduser().resolve()) else source.removeprefix("environment ")
+        where = "the file" if source == str(expanded(config, "--config").resolve()) else source.removeprefix("environment ")
         table.add_row(key, escape(shown), where)
     out().print(table)
 
@@ -142,7 +143,7 @@ def log_level(
 def _load(path: Path) -> SiteConfig | OperatorConfig:
     """A site's configuration, or an operator's, which has a [sites] section and no `site`."""
     try:
-        table = toml_table(path.expanduser().read_bytes())
+        table = toml_table(expanded(path, "--config").read_bytes())
     except (OSError, ValueError):
         table = {}
     return load_operator_config(path) if "sites" in table else load_site_config(path)

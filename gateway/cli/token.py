@@ -19,6 +19,7 @@ from gateway.access.token_file import changing, load_tokens, new_token
 from gateway.access.tokens import with_token, without_token
 from twinlog.errors import InvalidInput
 from twinlog.terminal import EXIT_CODES, JsonOption, YesOption, confirm, notes, out, print_json, verb
+from twinlog.wire.home_paths import expanded
 
 app = typer.Typer(no_args_is_help=True, help="Make, revoke and list the tokens by which clients say who they are.")
 _FileOption = Annotated[
@@ -44,7 +45,7 @@ def create(
     """Make a token and print it, once: twinlog token create orders-app writer:orders reader:orders"""
     now = datetime.now(UTC)
     expires_at = now + _life(valid) if valid else None
-    token, path = new_token(), tokens.expanduser()
+    token, path = new_token(), expanded(tokens, "--tokens")
     with changing(path) as (found, store):
         store(with_token(found, name, token, grants, now, expires_at))
     ends = None if expires_at is None else expires_at.isoformat(timespec="seconds")
@@ -63,7 +64,7 @@ def revoke(
 ) -> None:
     """Revoke a token: a running site refuses it within a second."""
     confirm(f"Revoke the token of {name}?", yes)
-    with changing(tokens.expanduser()) as (found, store):
+    with changing(expanded(tokens, "--tokens")) as (found, store):
         store(without_token(found, name))
     if as_json:
         print_json({"revoked": name})
@@ -75,7 +76,7 @@ def revoke(
 @verb
 def list_tokens(tokens: _FileOption = Path("tokens.json"), as_json: JsonOption = False) -> None:
     """List the tokens by their names, and what each may do. None is shown."""
-    found = load_tokens(tokens.expanduser()).tokens
+    found = load_tokens(expanded(tokens, "--tokens")).tokens
     if as_json:
         print_json({"tokens": [
             {"name": one.name, "grants": one.grants, "created_at": one.created_at, "expires_at": one.expires_at}

@@ -22,6 +22,7 @@ from remote_log.dfs.opening import DfsSettings
 from switchover.monitor.findings import Thresholds
 from twinlog.addresses import is_address
 from twinlog.errors import ConfigError, reason, words
+from twinlog.wire.home_paths import expanded
 from twinlog.wire.json_objects import toml_table
 from twinlog.wire.token import TOKEN_VARIABLE
 
@@ -65,7 +66,7 @@ def check_pair_at(address: str) -> Callable[[str], None]:
 def _load(cls: type[_T], path: Path, environ: Mapping[str, str], check: Callable[[Any, Fault], None]) -> _T:
     if is_address(str(path)):
         raise ConfigError(f"{path} is an address; here a file is wanted: the configuration of a site, or an operator's")
-    path = Path(os.path.expanduser(path)).resolve()
+    path = expanded(path, "--config").resolve()
     reader = Reader(path, environ)
     config: _T | None = None
     try:

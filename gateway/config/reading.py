@@ -22,6 +22,7 @@ from urllib.parse import urlsplit
 from storage.log.encryption import KEY_REFERENCE, LogKey, log_keys
 from storage.settings import HttpUrl, KeyReferences, Matches, NotInFile, OneOf, Reference, Secret, Within
 from twinlog.errors import words
+from twinlog.wire.home_paths import at_home
 
 PREFIX = "TWINLOG_"
 REMOVED = (  # nothing read the first two; what read the others had figures of its own
@@ -165,7 +166,7 @@ class Reader:
                 raise ValueError(f"refers to the environment variable {name}, which is not set")
             return self.environ[name]
         if scheme == "file":
-            path = (self.file.parent / os.path.expanduser(name)).resolve()
+            path = (self.file.parent / at_home(name)).resolve()
             try:
                 return path.read_text(encoding="utf-8").strip()
             except (OSError, UnicodeDecodeError) as error:
@@ -239,7 +240,7 @@ class _Rule:
             raise ValueError(f"is {raw!r}")
         if self.is_url and raw:
             _check_http_url(raw)
-        return Path(os.path.expanduser(raw)) if self.kind is Path else raw
+        return at_home(raw) if self.kind is Path else raw
 
     def _list(self, raw: Any, *, is_text: bool) -> tuple[str, ...]:
         found = self.texts(raw, is_text=is_text)

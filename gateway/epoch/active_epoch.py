@@ -38,7 +38,7 @@ from switchover.quarantine import Quarantine
 from switchover.register.port import Beat, PairState
 from switchover.roles.table import Role
 from switchover.site_parts import SiteParts
-from twinlog.errors import Fenced, LogGap, PeerError, Refused, TwinlogError, Unavailable
+from twinlog.errors import Fenced, Incompatible, LogGap, PeerError, Refused, TwinlogError, Unavailable
 
 ENGINE_HOLDER, PEER_HOLDER, BACKUP_HOLDER = "engine", "peer", "backup"
 SHIPPING, LEASE, DEGRADE, RESYNC, PROBE, TRIMMING = (  # background work, as the screens name it
@@ -132,9 +132,9 @@ class ActiveEpoch:
             failpoints=parts.failpoints, traces=traces, remote_appends=reports.appends,
         )
         self.shipper = Shipper(
-            ShipperPorts(parts.transport, parts.wal, parts.engine, parts.clock), self.commit, site=parts.site,
-            pair=parts.wal.pair, epoch=opened.epoch, on_position=self._peer_moved, settings=settings.replication,
-            traces=traces,
+            ShipperPorts(parts.transport, parts.wal, parts.engine, parts.clock, parts.understanding), self.commit,
+            site=parts.site, pair=parts.wal.pair, epoch=opened.epoch, on_position=self._peer_moved,
+            settings=settings.replication, traces=traces,
         )
         self.modes = Modes(
             parts, epoch=opened.epoch, commit=self.commit, peer=self.shipper, make_remote=make_remote, on_mode=on_mode
@@ -270,7 +270,7 @@ class ActiveEpoch:
         if state is None or state.home is not None:
             try:
                 reply = await self.parts.other_site.status(PEER_TIMEOUT_S)
-            except PeerError:
+            except (PeerError, Incompatible):  # a release that does not fit says as little as one that is away
                 if state is None:
                     raise
             else:

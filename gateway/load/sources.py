@@ -21,6 +21,7 @@ import pyarrow.json  # type: ignore[import-untyped]
 import pyarrow.parquet  # type: ignore[import-untyped]
 
 from twinlog.errors import InvalidInput, NotFound, words
+from twinlog.wire.home_paths import expanded
 
 FLIGHTS = "flights"
 FLIGHTS_KEY = ("time_hour", "carrier", "flight", "origin")
@@ -82,7 +83,7 @@ def open_source(source: str, table: str, key: tuple[str, ...]) -> Source:
     """`flights`, or the path of a file. Raises NotFound, InvalidInput."""
     if source == FLIGHTS:
         return Source(FLIGHTS, table or FLIGHTS, key or FLIGHTS_KEY, _flights())
-    path = Path(source).expanduser()
+    path = expanded(source, "the file")
     read = _READERS.get(path.suffix.lower())
     if read is None:
         raise InvalidInput(f"{source}: what can be loaded is `flights`, or a file that ends in {', '.join(_READERS)}")

@@ -46,7 +46,11 @@ SECTIONS: dict[str, list[Metric]] = {
         Metric("site_info", "gauge", "Always 1; the site by name, and what it is configured to be.",
                ("pair", "site", "policy", "engine")),
         Metric("build_info", "gauge", "Always 1; the release of twinlog and the Python that runs it.", ("version", "python")),
+        Metric("format_version", "gauge",
+               "The lowest and highest version of each format that the release reads, and the highest that it writes.",
+               ("format", "of")),
         *_gauges(
+            releases_fit="0 while the other site, as it was last heard, runs a release that does not work with this one.",
             epoch_open="1 while the site has an epoch open, so that it is the writer of the log.",
             serves_writes="1 while the site takes writes.",
             serves_reads="1 while the site answers reads as the active.",

@@ -37,6 +37,14 @@ class SiteDocument(Struct, frozen=True):
     durable_seq: int | UnsetType | None = UNSET
     sample_age_s: Seconds | UnsetType | None = UNSET
     why: str | UnsetType | None = UNSET
+    release: Annotated[str | None, Meta(description="of twinlog; null: it was not heard, or does not say")] | UnsetType = UNSET
+
+
+class FormatDocument(Struct, frozen=True):
+    """The versions of a format that the release of the asked site reads, and the highest one that it writes."""
+
+    reads: tuple[int, int]
+    writes: int
 
 
 class ReplicationLag(Struct, frozen=True):
@@ -113,6 +121,8 @@ class ClusterDocument(Struct, frozen=True, kw_only=True):
     troubles: list[SiteTrouble]
     dependencies: Annotated[dict[str, DependencyDocument], Meta(description="own DFS, peer DFS, coordinator, peer, ...")]
     now_ms: int
+    release: str
+    formats: Annotated[dict[str, FormatDocument], Meta(description="protocol, frames, segments, register, files")]
     epoch: int
     mode: Annotated[str, Meta(description="sync or async; unknown before the site has asked the coordinator")]
     mode_detail: CommitMode | None

@@ -16,6 +16,7 @@ from gateway.service.documents import (
     ActiveSite,
     AtRisk,
     ClusterDocument,
+    FormatDocument,
     RemoteLogDocument,
     ResyncDocument,
     ServingDocument,
@@ -87,14 +88,16 @@ def cluster_document(site: Site, running_operation: str | None) -> ClusterDocume
     epoch, engine, settings = site.active_epoch, site.parts.engine, site.settings
     committed = epoch.core.committed if epoch is not None else engine.applied.seq
     active, condition = site.active_address(), site_condition(site)
+    known = site.parts.understanding
+    formats = {what: FormatDocument(reads, known.writes(what)) for what, reads in known.own.formats.items()}
     return ClusterDocument(
         pair=settings.pair, site=site.site, role=site.role, reason=site.reason, waiting_for=site.waiting_for,
         serving=condition.serving, troubles=condition.troubles, dependencies=condition.dependencies,
-        now_ms=site.parts.clock.wall_ms(), epoch=site.epoch,
+        now_ms=site.parts.clock.wall_ms(), release=known.own.release, formats=formats, epoch=site.epoch,
         mode=site.mode, mode_detail=epoch.core.mode if epoch is not None else None, policy=settings.policy,
         active=None if active is None else ActiveSite(**active),
         sites={
-            settings.site: SiteDocument(settings.http.url, engine.applied.seq, role=site.role),
+            settings.site: SiteDocument(settings.http.url, engine.applied.seq, role=site.role, release=known.own.release),
             settings.peer.site: _peer(site, settings.peer.public_url),
         },
         committed_seq=committed, applied_seq=engine.applied.seq, durable_seq=engine.durable_seq,
@@ -114,12 +117,13 @@ def _age_s(site: Site, view: PeerView | None) -> float | None:
 
 
 def _peer(site: Site, url: str) -> SiteDocument:
-    view = _view(site)
+    view, says = _view(site), site.parts.understanding.peer
+    release = says.release or None if says is not None else None
     if view is None:
-        return SiteDocument(url, None, state="unknown", durable_seq=None, sample_age_s=None, why=None)
+        return SiteDocument(url, None, state="unknown", durable_seq=None, sample_age_s=None, why=None, release=release)
     return SiteDocument(
         url, view.applied_seq, state=view.state, durable_seq=view.durable_seq, sample_age_s=_age_s(site, view),
-        why=view.why or None,
+        why=view.why or None, release=release,
     )
 
 

@@ -6,7 +6,6 @@ What always holds: nothing is changed; what does not answer in time is named, an
 from __future__ import annotations
 
 import asyncio
-import importlib.metadata
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
@@ -23,10 +22,6 @@ from twinlog.errors import KeyUnavailable, RegisterWentBack, TwinlogError
 T = TypeVar("T")
 LOOK_TIMEOUT_S = 2.0
 LOOKED_AT_MAX = 50  # files whose lease is asked for: more of them are said to be open anyhow
-try:
-    RELEASE = importlib.metadata.version("twinlog")
-except importlib.metadata.PackageNotFoundError:
-    RELEASE = "source"
 
 
 async def site_facts(site: Site, state: PairState | None, coordinator_error: str | None) -> SiteFacts:
@@ -40,7 +35,8 @@ async def site_facts(site: Site, state: PairState | None, coordinator_error: str
     forgotten = epoch_lost_by_register(state, await site.known_epochs()) if names_nobody else None
     now_s, (serving, troubles, *_) = parts.clock.monotonic_s(), site_condition(site)
     return SiteFacts(
-        site=site.site, pair=settings.pair, release=RELEASE, wall_ms=parts.clock.wall_ms(),
+        site=site.site, pair=settings.pair, release=parts.understanding.own.release, formats=parts.understanding.own.formats,
+        formats_written=parts.understanding.noted.formats, wall_ms=parts.clock.wall_ms(),
         lease_s=settings.lease.lease_s, drift_margin=settings.lease.drift_margin, initial_active=settings.initial_active,
         policy=settings.policy, role=str(site.role), epoch=site.epoch, mode=site.mode, waiting_for=site.waiting_for,
         lease_left_s=None if epoch is None else max(0.0, epoch.lease.expires_s - now_s),

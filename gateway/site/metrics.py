@@ -15,6 +15,7 @@ from gateway.metrics.catalogue import Figure, Labelled
 from gateway.service.documents import AtRisk, ReplicationLag
 from gateway.site.serving_facts import SiteCondition, lacks_base, site_condition
 from gateway.site.site import Site
+from remote_log.replication.understanding import Understanding
 from switchover.roles.table import Role
 
 SAMPLE_OLD_S = 5.0  # ten of the shipper's idle rounds
@@ -37,6 +38,7 @@ def site_metrics(site: Site) -> dict[str, Figure | Labelled]:
         "epochs_ended_total": {(cause,): float(count) for cause, count in site.epochs_ended.items()},
         "sink_frames_total": site.sink.frames_received,
         "sink_bytes_total": site.sink.bytes_received,
+        **_of_releases(site.parts.understanding),
         **_of_condition(condition),
         **_of_storage(site),
         **site.audits.figures(),
@@ -66,6 +68,13 @@ def risk_metrics(site: Site, risk: AtRisk | None) -> dict[str, float]:
 
 def _slug(words: str) -> str:
     return re.sub(r"[^a-z]+", "_", words.lower().replace("'", ""))
+
+
+def _of_releases(known: Understanding) -> dict[str, Figure | Labelled]:
+    versions: dict[tuple[str, ...], float] = {}
+    for what, (lowest, highest) in known.own.formats.items():
+        versions |= {(what, "lowest_read"): lowest, (what, "highest_read"): highest, (what, "written"): known.writes(what)}
+    return {"format_version": versions, "releases_fit": float(known.conflict is None)}
 
 
 def _of_condition(condition: SiteCondition) -> dict[str, Figure | Labelled]:

@@ -1,7 +1,8 @@
 """Answers the other site's gateway: the methods of remote_log/replication/messages.py, dispatched to sink and site.
 
 What always holds: calls that end this site's epoch name the plan that has the pair at the coordinator, or are refused; a
-message that is not of its method's form changes nothing, and takes little more memory than its bytes.
+message that is not of its method's form, or of a version of the protocol that this release does not read, changes nothing, and
+takes little more memory than its bytes.
 """
 
 from __future__ import annotations
@@ -92,7 +93,9 @@ class PeerApi:
         known = self._methods.get(method)
         if known is None:
             raise NotFound(f"there is no method {method!r} between sites: are both on the same release?")
-        self._check_pair(decode_request(Addressed, method, body).pair)
+        caller = decode_request(Addressed, method, body)
+        self._check_pair(caller.pair)
+        self._site.parts.understanding.check_call(caller.protocol)
         kind, handler = known
         request = decode_request(kind, method, body)
         try:
@@ -115,7 +118,10 @@ class PeerApi:
     async def _follow(self, request: FollowRequest) -> msgspec.Struct:
         if request.site == self._site.site:  # its answer would be taken for a standby that lacks nothing
             raise Refused(f"this is site {request.site} itself, and no other one: correct its peer.url")
+        understanding = self._site.parts.understanding
+        await understanding.hear(request.says)
         position = await self._site.sink.follow(request)
+        position.says = understanding.own
         if position.state == "diverged":
             self._site.diverged(position.why)
         return position
@@ -137,6 +143,7 @@ class PeerApi:
             site=site.site, role=str(site.role), epoch=site.epoch, mode=site.mode, applied_seq=engine.applied.seq,
             durable_seq=engine.durable_seq, committed_seq=epoch.core.committed if epoch is not None else engine.applied.seq,
             waiting_for=site.waiting_for or "", log_key=site.parts.remote_keys.writes,
+            says=site.parts.understanding.own,
         )
 
     async def _facts(self, request: NoRequest) -> msgspec.Struct:

@@ -53,6 +53,7 @@ def _facts(site: Site, now_s: float) -> ServingFacts:
         register_home=site.parts.coordinator.met_home,
         refused=site.standing_at_refusal(), heard_age_s=site.follower_silence_s(),
         stands_in=site.parts.stand_in is not None and site.parts.stand_in.stands_in, trail_fault=site.trail_fault(),
+        releases=site.parts.understanding.conflict,
     )
     if epoch is None:
         return facts

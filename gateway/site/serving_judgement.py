@@ -51,6 +51,7 @@ class ServingFacts(msgspec.Struct, frozen=True, kw_only=True):
     register_home: str | None = None  # without a coordinator: the site on whose DFS the register is
     refused: Refusal | None = None  # the storage stands at a schema change that its database refuses
     trail_fault: str | None = None
+    releases: str | None = None  # why its release and that of the other site do not work together
     # ---- of an open epoch
     needs_remote: bool = False
     degrades: bool = False  # the policy leaves the synchronous mode by itself
@@ -198,6 +199,9 @@ def _troubles(facts: ServingFacts) -> Iterator[SiteTrouble]:
             f"{site} with it, then `twinlog failover --to {site} --accept-data-loss --count unknown`, then start site {peer}",
         )
     yield from _of_dependencies(facts)
+    if facts.releases is not None and facts.proof_age_s is None:  # an active hears it as an answer to what it ships
+        seen = f"the releases of site {site} and site {peer} do not work together: site {site} takes and sends nothing"
+        yield SiteTrouble("releases", seen, "install what the error names; what is in both logs is safe", facts.releases)
     if facts.trail_fault is not None:
         yield SiteTrouble(
             "audit trail", f"the audit trail of site {site} cannot be written: role changes continue, and stand in its log "

@@ -27,7 +27,7 @@ from switchover.register.port import Switching
 from switchover.register.went_back import advice
 from switchover.roles.boot import Action, decide
 from switchover.roles.table import Event, Role
-from twinlog.errors import DfsError, EngineFailed, RegisterWentBack, TwinlogError, Unavailable, words
+from twinlog.errors import DfsError, EngineFailed, Incompatible, RegisterWentBack, TwinlogError, Unavailable, words
 
 log = structlog.get_logger("twinlog.supervisor")
 STATUS_TIMEOUT_S = 2.0
@@ -164,6 +164,7 @@ class Supervisor:
             await self._run(decision.action.value)
         elif decision.action is Action.REJOIN:
             reply = await site.parts.other_site.status(STATUS_TIMEOUT_S)
+            site.parts.understanding.check(reply.says)
             if reply.role in (Role.ACTIVE, Role.DOWNGRADE_ACTIVE):
                 await self._look_for_later_epochs()
                 await self._run("rejoin")
@@ -238,7 +239,10 @@ class Supervisor:
         await asyncio.gather(*(self._probe_one(subject, probe) for subject, probe in probes.items()))
 
     async def _ask_other_site(self) -> None:
-        self._site.peer_log_key = (await self._site.parts.other_site.status(STATUS_TIMEOUT_S)).log_key
+        reply = await self._site.parts.other_site.status(STATUS_TIMEOUT_S)
+        self._site.peer_log_key = reply.log_key
+        with suppress(Incompatible):  # the way is there, and what does not fit is a trouble of its own
+            self._site.parts.understanding.check(reply.says)
 
     def _looks_at_keys(self) -> bool:
         """Only a standby may need them; where neither site has any, there is nothing to look for."""

@@ -5,8 +5,8 @@ The real transport is HTTP (gateway/http/peer_transport.py); the simulated one d
 What always holds, and the contract suite (tests/remote_log/replication/transport_contract.py) checks on every one: a call ends
 by its `timeout_s`; an answer is bounded, and of the kind that was asked for; an error that the peer raised arrives as the same
 class of twinlog/errors.py; everything else (unreachable, timed out, nonsense) is a PeerError, whose outcome is unknown. Every
-message of the replication stream names the epoch of its sender; an unknown field is ignored, a missing one is an error, so that
-two releases can talk during an upgrade.
+message of the replication stream names the epoch of its sender; each call names the version of the protocol in which it and its
+answer are; an unknown field is ignored, a missing one is an error (understanding.py: two releases during an upgrade).
 Source: protocol.md sections 7 and 8.
 This module is pure.
 """
@@ -29,6 +29,7 @@ FOLLOW, REPLICATE, BASE, BASE_DONE = "follow", "replicate", "base", "base_done"
 STATUS, EPOCHS, ROWS, PREPARE = "status", "epochs", "rows", "prepare"
 DRAIN, UNDRAIN, STEP_DOWN, MERGE = "drain", "undrain", "step_down", "merge"
 TRAIL, LOOK = "trail", "look"
+PROTOCOL = 1  # the version of the calls below: another one where an older release would understand a call otherwise
 
 SEQ_MAX = 1 << 62
 EPOCH_MAX = 1 << 39  # a claim's name has twelve digits (layout.py)
@@ -42,6 +43,10 @@ Text = Annotated[str, Meta(max_length=1 << 16)]
 Sha256 = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
 KeyBytes = Annotated[bytes, Meta(max_length=64 << 10)]
 Digest = Annotated[bytes, Meta(max_length=64)]
+FormatVersion = Annotated[int, Meta(ge=0, lt=1 << 16)]
+Bounds = tuple[FormatVersion, FormatVersion]  # the lowest and the highest version of a format that a release reads
+FORMATS_MAX = 64
+Formats = Annotated[dict[Name, Bounds], Meta(max_length=FORMATS_MAX)]
 TRAIL_CHANGES_MAX = 20
 TRACES_MAX = 64  # spans of sampled writes that one call names
 ROWS_MAX = 10_000  # that one call asks for or brings
@@ -63,9 +68,18 @@ class Transport(Protocol):
 
 
 class Addressed(msgspec.Struct):
-    """The fields that every call has besides those of its method: the identity of the caller's pair; "": it knows none yet."""
+    """The fields that every call has besides those of its method: the identity of the caller's pair; "": it knows none yet. And
+    the version of the protocol; a release that does not name it has version 1."""
 
     pair: Name
+    protocol: FormatVersion = 1
+
+
+class Says(msgspec.Struct, frozen=True):
+    """A site's word on itself: its release, and which versions of each format it reads. Every release keeps both fields."""
+
+    release: Name
+    formats: Formats
 
 
 class LogPoint(msgspec.Struct, frozen=True):
@@ -103,6 +117,7 @@ class FollowRequest(msgspec.Struct):
     history: History
     begins_after: Seq = 0
     not_held: LogPoint | None = None
+    says: Says | None = None
 
 
 class BaseProgress(msgspec.Struct, frozen=True):
@@ -129,7 +144,7 @@ class Position(msgspec.Struct):
     """A follower's position. `state`: following | diverged | loading | busy (not a standby now; `why` says).
 
     `applied_crc`: of the last frame that it applied, where it knows. `base`: how far an unfinished base has come; None: there
-    is none that could be gone on with. `nonce`: loading, what each part of the base must bear.
+    is none that could be gone on with. `nonce`: loading, what each part of the base must bear. `says`: in the answer to FOLLOW.
     """
 
     state: Literal["following", "diverged", "loading", "busy"]
@@ -141,6 +156,7 @@ class Position(msgspec.Struct):
     nonce: Name = ""
     applied_crc: Crc | None = None
     stamp: Stamp | None = None
+    says: Says | None = None
 
     @property
     def at(self) -> LogPoint:
@@ -254,6 +270,7 @@ class StatusReply(msgspec.Struct):
     committed_seq: Seq
     waiting_for: Text
     log_key: Name = ""  # the id of the key that its remote log is encrypted with; "": it is plain
+    says: Says | None = None
 
 
 class MergeRequest(msgspec.Struct):
@@ -330,9 +347,9 @@ class LookReply(msgspec.Struct):
     document: Annotated[bytes, Meta(max_length=LOOK_BYTES_MAX)]
 
 
-def addressed(struct: msgspec.Struct, pair: str) -> dict[str, Any]:
-    """The call, as a msgpack-ready map that names the pair."""
-    return {**to_message(struct), "pair": pair}
+def addressed(struct: msgspec.Struct, pair: str, protocol: int) -> dict[str, Any]:
+    """The call, as a msgpack-ready map that names the pair, and the version of the protocol."""
+    return {**to_message(struct), "pair": pair, "protocol": protocol}
 
 
 def to_message(struct: msgspec.Struct) -> dict[str, Any]:

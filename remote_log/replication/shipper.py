@@ -1,7 +1,8 @@
 """The shipper: the sending end of the asynchronous replicator, at the active.
 
 It reads the WAL behind what the engine has applied and posts frames to the other site's sink; a follower that is empty, or
-behind the oldest kept frame, gets base data first: a snapshot in key order, then the log from there.
+behind the oldest kept frame, gets base data first: a snapshot in key order, then the log from there. Nothing is sent to one
+whose release does not fit this one (understanding.py).
 
 What always holds: only committed, applied frames are shipped, in order; the follower's own position decides where to continue,
 never a memory of ours, once this log was found to hold it: a position above its end, or at another frame, is that of a follower
@@ -20,6 +21,7 @@ from typing import Annotated, Protocol
 import msgspec
 
 from remote_log.replication.base_sender import BaseSender, BaseSettings
+from remote_log.replication.formats import CALLS
 from remote_log.replication.messages import (
     FOLLOW,
     REPLICATE,
@@ -36,6 +38,7 @@ from remote_log.replication.messages import (
     pack_history,
 )
 from remote_log.replication.setback import Setbacks
+from remote_log.replication.understanding import Understanding
 from storage.clock import Clock
 from storage.engine import StorageEngine
 from storage.log.wal import Wal
@@ -98,6 +101,7 @@ class ShipperPorts:
     wal: Wal
     engine: StorageEngine
     clock: Clock
+    understanding: Understanding
 
 
 class Shipper:
@@ -158,12 +162,13 @@ class Shipper:
         self._on_position(view)
 
     async def _call(self, method: str, request: FollowRequest | ReplicateRequest | BaseRequest | BaseDoneRequest) -> Position:
-        """The follower's answer, once it can be true. Raises PeerError."""
+        """The follower's answer, once it can be true. Raises PeerError, and Incompatible before anything is made of it."""
         # An answer may lie about for as long as this process was stopped: the follower can have lost since what it says.
         asked_s = self._ports.clock.monotonic_s()
-        position = await self._ports.transport.call(
-            method, addressed(request, self._pair), Position, self._settings.call_timeout_s
-        )
+        message = addressed(request, self._pair, self._ports.understanding.writes(CALLS))
+        position = await self._ports.transport.call(method, message, Position, self._settings.call_timeout_s)
+        if method == FOLLOW:
+            await self._ports.understanding.hear(position.says)
         why = await self._disbelief(position) if position.state == "following" else None
         now_s = self._answered_s = self._ports.clock.monotonic_s()
         if why is not None:
@@ -239,8 +244,8 @@ class Shipper:
         return position
 
     def _invitation(self, not_held: LogPoint | None) -> FollowRequest:
-        history = pack_history(self._ports.engine.applied.epochs)
-        return FollowRequest(self._epoch, self._site, history, self._ports.wal.first_previous or 0, not_held)
+        history, says = pack_history(self._ports.engine.applied.epochs), self._ports.understanding.own
+        return FollowRequest(self._epoch, self._site, history, self._ports.wal.first_previous or 0, not_held, says)
 
     async def _wait_for_more(self) -> None:
         self._log.committed_changed.clear()

@@ -24,6 +24,7 @@ from twinlog.addresses import is_address, resolve_tls
 from twinlog.decoding import decoded
 from twinlog.errors import ConfigError, InvalidInput, PeerError, reason, words
 from twinlog.sites import Sites
+from twinlog.wire.home_paths import expanded
 from twinlog.wire.json_objects import toml_table
 from twinlog.wire.tls import Tls
 
@@ -210,7 +211,7 @@ class _Keys:
     """One file's settings by dotted key, the environment over them."""
 
     def __init__(self, file: Path, table: Mapping[str, Any], environ: Mapping[str, str]) -> None:
-        self.file = file.expanduser().resolve()
+        self.file = expanded(file, "the configuration").resolve()
         self._table = table
         self._environ = environ
 
@@ -222,7 +223,7 @@ class _Keys:
 
     def path(self, key: str) -> Path:
         """Beside the file when it is relative."""
-        return (self.file.parent / Path(self.text(key)).expanduser()).resolve()
+        return (self.file.parent / expanded(self.text(key), key)).resolve()
 
     def table(self, key: str) -> Mapping[str, Any] | None:
         found = self._found(key)
@@ -237,7 +238,7 @@ class _Keys:
                 raise _unfit(self.file, f"takes {key} from the environment variable {name}, which is not set here")
             return os.environ[name]
         if scheme == "file":
-            path = (self.file.parent / Path(name).expanduser()).resolve()
+            path = (self.file.parent / expanded(name, key)).resolve()
             try:
                 return path.read_text(encoding="utf-8").strip()
             except OSError as error:
@@ -252,7 +253,7 @@ class _Keys:
 
     def _absolute(self, reference: str) -> str:
         key_id, _, path = reference.partition("=file:")
-        return f"{key_id}=file:{(self.file.parent / Path(path).expanduser()).resolve()}" if path else reference
+        return f"{key_id}=file:{(self.file.parent / expanded(path, key_id)).resolve()}" if path else reference
 
     def _found(self, key: str) -> Any:
         value: Any = self._table

@@ -29,6 +29,7 @@ from storage.log.segment import (
     parse_wal_name,
 )
 from twinlog.errors import ConfigError, DfsError, InvalidInput, KeyUnavailable, LogError, NotFound, reason, words
+from twinlog.wire.home_paths import expanded
 
 PATH, WEBHDFS, USER, KEYS = "path", "webhdfs", "user", "encryption_keys"  # options of the read
 CLAIMS = "claims"
@@ -140,7 +141,7 @@ def _keyring(references: str) -> Keyring:
                 raise ValueError(f"refers to the environment variable {name}, which is not set")
             return os.environ[name]
         try:
-            with open(os.path.expanduser(name), encoding="utf-8") as file:
+            with open(expanded(name, KEYS), encoding="utf-8") as file:
                 return file.read()
         except (OSError, UnicodeDecodeError) as error:
             raise ValueError(f"refers to the file {name}, which cannot be read: {words(error)}") from error

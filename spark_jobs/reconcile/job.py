@@ -23,6 +23,7 @@ from spark_jobs.reconcile.tail import Change, Tail, read_tail
 from spark_jobs.snapshots.snapshot import KeyRange, SnapshotCatalog, encode_ranges, open_snapshot
 from storage.rows.schema import TableSchema, encode_schema
 from twinlog.errors import LogError, NotFound
+from twinlog.wire.home_paths import expanded
 
 SETTING = "tail"
 POINTS_MAX = 10_000  # up to so many keys are looked up one by one; more are read as ranges with what lies between
@@ -45,7 +46,7 @@ class Looked:
 def run(spark: SparkSession, request: JobRequest, progress: JobProgress) -> Outcome:
     """Raises InvalidInput, NotFound, Refused, DamagedLog, LogError, EngineFailed: then nothing is known."""
     progress.step("reading what was put aside")
-    tail = read_tail(Path(request.options[SETTING]).expanduser(), request.options.get(KEYS, ""))
+    tail = read_tail(expanded(request.options[SETTING], SETTING), request.options.get(KEYS, ""))
     looked = _looked(request, tail)
     remarks: list[str] = []
     changes = spark.createDataFrame(list(_lines(looked)), CHANGES).persist()

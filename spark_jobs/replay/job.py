@@ -32,6 +32,7 @@ from storage.engines.rocks.view import RocksView
 from storage.log.encryption import read_frame
 from storage.log.record import RecordKind
 from twinlog.errors import InvalidInput, LogGap, NotFound, Refused
+from twinlog.wire.home_paths import expanded
 
 LOG, BASE, INTO = "log", "base", "into"
 PART_BYTES = 32 << 20  # of the log: what one task folds lies in its memory
@@ -63,7 +64,7 @@ def _asked(request: JobRequest) -> tuple[LogFolder, str, Path]:
     options = request.options
     if request.tables:
         raise InvalidInput("replay makes a whole storage: it takes no --tables")
-    into = Path(options[INTO]).expanduser().absolute()
+    into = expanded(options[INTO], INTO).absolute()
     if into.exists():
         raise InvalidInput(f"into={into} is there already: name a folder that is not")
     kind, _, folder = options.get(BASE, "").partition(":")

@@ -25,6 +25,7 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
 from twinlog.decoding import OBJECT, decoded
 from twinlog.errors import ConfigError, NotFound, reason, words
+from twinlog.wire.home_paths import expanded
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -44,7 +45,7 @@ class AuditFolder:
 
     def __init__(self, path: Path) -> None:
         """Makes the `.part` folder. Raises ConfigError when `path` exists, or cannot be written."""
-        self.path = path.expanduser().resolve()
+        self.path = expanded(path, "--out").resolve()
         self.part = self.path.with_name(f".{self.path.name}.part")
         if self.path.exists():
             raise ConfigError(f"{self.path} exists already: an audit is written into a folder of its own, give another --out")
@@ -163,7 +164,7 @@ def find_audit(folder: Path, name: str) -> AuditReport:
     One that began in the future, by its name, is the newest only where there is no other: it would hide all that come later.
     """
     if name and "/" in name:
-        return read_audit(Path(name).expanduser())
+        return read_audit(expanded(name, "the audit"))
     audits, _ = history(folder)
     matching = [audit for audit in audits if not name or audit.path.name.startswith(name)]
     if not name:

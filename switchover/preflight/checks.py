@@ -14,6 +14,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
+from remote_log.replication.formats import conflict, named
 from switchover.facts import SiteFacts
 from switchover.preflight.loss import LossManifest, acceptance_problem
 from switchover.register.lost_value import advice_for_lost_register
@@ -194,12 +195,27 @@ def _config(facts: CheckFacts) -> Judgement:
     if waits_s < peer.lease_s:
         seen = f"site {own.site} would wait {waits_s:g} s for a lease of {peer.lease_s:g} s"
         return Judgement("failed", seen, "give both sites the same lease.lease_s, and restart")
-    differing = [name for name in ("lease_s", "drift_margin", "initial_active", "policy", "release")
+    differing = [name for name in ("lease_s", "drift_margin", "initial_active", "policy")
                  if getattr(own, name) != getattr(peer, name)]
     if differing:
         seen = ", ".join(f"{name} is {getattr(own, name)} here and {getattr(peer, name)} there" for name in differing)
-        return Judgement("warning", seen, "make both sites' configurations and releases equal")
-    return Judgement("ok", "lease, policy and release are equal")
+        return Judgement("warning", seen, "make both sites' configurations equal")
+    return Judgement("ok", "lease and policy are equal")
+
+
+def _releases(facts: CheckFacts) -> Judgement:
+    own, peer = facts.own, facts.peer
+    if peer is None:
+        return Judgement("unknown", f"site {facts.peer_name} does not answer; this site runs {named(own.says)}")
+    why = conflict(own.says, peer.says, own.formats_written, own.release)
+    if why is not None and facts.kind == "failover":
+        return Judgement("warning", why, f"nothing for the takeover; site {facts.peer_name} cannot follow before")
+    if why is not None:
+        return Judgement("failed", why, "docs/upgrade.md: install what is named; nothing is lost meanwhile")
+    seen = f"release {own.release} here and {peer.release} at site {facts.peer_name} work together"
+    if (own.release, own.says) != (peer.release, peer.says):
+        return Judgement("warning", seen, "finish the upgrade when there is time for it: docs/upgrade.md")
+    return Judgement("ok", seen)
 
 
 # ---- the sites
@@ -428,6 +444,7 @@ CHECKS = (
     CheckRow("coordinator.plan-running", KINDS, _plan_running),
     CheckRow("pair.active", KINDS, _active),
     CheckRow("pair.config-agrees", KINDS, _config),
+    CheckRow("pair.releases-fit", KINDS, _releases),
     CheckRow("peer.answers", KINDS, _peer_answers),
     CheckRow("peer.role", KINDS, _peer_role),
     CheckRow("site.role", KINDS, _own_role),

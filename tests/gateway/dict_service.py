@@ -158,6 +158,7 @@ class DictService:
             committed_seq=self.engine.applied.seq, applied_seq=self.engine.applied.seq, durable_seq=self.engine.applied.seq,
             replication_lag=None, remote_log=None, at_risk=None, resync=None, operation=None,
             serving=self.serving(), troubles=[], dependencies={}, now_ms=CREATED_MS,
+            release="0.1.0", formats={},
         )
 
     async def events(self) -> AsyncIterator[ClusterDocument]:

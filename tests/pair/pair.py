@@ -38,8 +38,9 @@ from remote_log.dfs.owner import Owner
 from remote_log.dfs.port import Dfs
 from remote_log.fencing.read_lease import LeaseSettings
 from remote_log.layout import RemoteLayout
-from remote_log.replication.messages import decode_reply
+from remote_log.replication.messages import Says, decode_reply
 from remote_log.replication.shipper import ShipperSettings
+from remote_log.replication.understanding import OWN, Understanding
 from remote_log.writing.writer import RemoteWriterSettings
 from storage.cancellation import ended
 from storage.clock import Clock, HybridClock, SystemClock
@@ -173,6 +174,7 @@ class Pair:
     remote_keys: dict[str, Keyring] = field(default_factory=dict)  # of a site, as of its next start; none: plain
     wal_keys: dict[str, Keyring] = field(default_factory=dict)
     keeps_trails: bool = False
+    says: dict[str, Says] = field(default_factory=dict)  # of the release of a site, as of its next start
     _dead: list[Faults] = field(default_factory=list)
 
     def _dfs(self, site: str, *, is_own: bool) -> Dfs:
@@ -189,6 +191,7 @@ class Pair:
         os_files = OsFiles(root)
         stack.push_async_callback(os_files.close)
         files = FaultyFiles(os_files, self.faults[name])
+        understanding = await Understanding.open(files, self.says.get(name, OWN))
         engine = await self.engines.get(name, open_rocks)(root / "engine")
         stack.push_async_callback(engine.close)
         wal = await Wal.open(files, "wal", WalSettings(segment_bytes=64 << 10), self.wal_keys.get(name, NO_KEYS))
@@ -213,7 +216,8 @@ class Pair:
                 applier=FrameApplier(engine, clock, chosen.barriers, on_refused=not_kept),
                 clock=clock, files=files, wal=wal, engine=engine, coordinator=coordinator, stand_in=stand_in,
                 transport=DirectTransport(self, OTHER[name], self.faults[name]), own_dfs=own, peer_dfs=peer,
-                cursors=await CursorRegistry.open(files), failpoints=self.failpoints[name], new_id=lambda: f"id-{next(_ids)}",
+                cursors=await CursorRegistry.open(files), understanding=understanding, failpoints=self.failpoints[name],
+                new_id=lambda: f"id-{next(_ids)}",
             ),
         )
         journal: Journal = SqlJournal(f"sqlite:///{root / 'journal.db'}")

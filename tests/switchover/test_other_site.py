@@ -20,8 +20,10 @@ from remote_log.replication.messages import (
     StoppedReply,
     decode_reply,
 )
+from remote_log.replication.understanding import Understanding
 from switchover.facts import SiteFacts
 from switchover.other_site import OtherSite
+from tests.storage.disk.memory_files import MemoryFiles
 from twinlog.errors import PeerError, Refused, RegisterWentBack
 
 ROOT = Path(__file__).parents[2]
@@ -84,10 +86,14 @@ class Wire:
         return decode_reply(kind, method, msgspec.msgpack.encode(self._words))
 
 
+def other(wire: Wire) -> OtherSite:
+    return OtherSite("b", wire, PAIR, Understanding(MemoryFiles()))
+
+
 @pytest.mark.parametrize("question", QUESTIONS)
 async def test_an_honest_answer_comes_through(question: str) -> None:
     ask, answer = QUESTIONS[question]
-    assert await ask(OtherSite("b", Wire(msgspec.structs.asdict(answer)), PAIR)) == answer
+    assert await ask(other(Wire(msgspec.structs.asdict(answer)))) == answer
 
 
 @pytest.mark.parametrize("lie", LIES)
@@ -95,27 +101,27 @@ async def test_an_answer_that_does_not_fit_is_a_peer_error(lie: str) -> None:
     question, changed, why = LIES[lie]
     ask, answer = QUESTIONS[question]
     with pytest.raises(PeerError) as raised:
-        await ask(OtherSite("b", Wire({**msgspec.structs.asdict(answer), **changed}), PAIR))
+        await ask(other(Wire({**msgspec.structs.asdict(answer), **changed})))
     assert why in raised.value.message
 
 
 async def test_a_merge_that_puts_absent_rows_leaves_none_out() -> None:
     asked = msgspec.structs.replace(ASKED, put_absent=True)
     with pytest.raises(PeerError, match="leaves out absent rows"):
-        await OtherSite("b", Wire(msgspec.structs.asdict(MERGED)), PAIR).merge(asked, 1)
+        await other(Wire(msgspec.structs.asdict(MERGED))).merge(asked, 1)
 
 
 async def test_without_a_drain_nothing_is_compared_and_a_restarted_site_may_hold_less() -> None:
     far = msgspec.structs.asdict(StoppedReply(9, 1 << 62))
-    assert (await OtherSite("b", Wire(far), PAIR).step_down("p", None, 1)).epoch == 9
+    assert (await other(Wire(far)).step_down("p", None, 1)).epoch == 9
     less = msgspec.structs.asdict(StoppedReply(3, 10))
-    assert (await OtherSite("b", Wire(less), PAIR).step_down("p", DRAINED, 1)).durable_seq == 10
+    assert (await other(Wire(less)).step_down("p", DRAINED, 1)).durable_seq == 10
 
 
 @pytest.mark.parametrize("question", QUESTIONS)
 async def test_that_its_register_went_back_is_the_finding_of_the_other_site(question: str) -> None:
     with pytest.raises(Refused, match="site b answers: the register is an older copy"):
-        await QUESTIONS[question][0](OtherSite("b", Wire({}, RegisterWentBack("the register is an older copy")), PAIR))
+        await QUESTIONS[question][0](other(Wire({}, RegisterWentBack("the register is an older copy"))))
 
 
 def test_only_the_shipper_and_this_room_call_the_transport() -> None:

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from remote_log.replication.messages import EpochsReply, LogPoint, pack_history
+from remote_log.replication.understanding import Understanding
 from remote_log.replication.verification import Verifier
 from storage.clock import SystemClock
 from storage.engine import EpochEntry
@@ -62,7 +63,7 @@ def a_rejoin(
     return Rejoin(
         site="a", peer="b", engine=engine, wal=wal, accepted=accepted,
         applier=FrameApplier(engine, SystemClock(), BarrierLimits(), on_refused=lambda name, why: None),
-        files=files, other=OtherSite("b", Transport(), ""), sink=sink, failpoints=Failpoints(),
+        files=files, other=OtherSite("b", Transport(), "", Understanding(files)), sink=sink, failpoints=Failpoints(),
     )
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from remote_log.replication.messages import EpochsReply, RowsReply, RowsRequest, pack_history
+from remote_log.replication.understanding import Understanding
 from storage.clock import SystemClock
 from storage.engine import EpochEntry, StoredRow
 from storage.engines.applying import BarrierLimits, FrameApplier
@@ -132,8 +133,8 @@ async def rejoin(files: Files, engine: Engine, steps: Steps) -> Sink:
     site: Any = sink
     applier = FrameApplier(engine, SystemClock(), BarrierLimits(), on_refused=lambda name, why: None)
     await Rejoin(
-        site="a", peer="b", engine=engine, wal=wal, files=files, other=OtherSite("b", Transport(steps), ""), sink=site,
-        applier=applier, failpoints=Failpoints(),
+        site="a", peer="b", engine=engine, wal=wal, files=files, sink=site, applier=applier,
+        other=OtherSite("b", Transport(steps), "", Understanding(files)), failpoints=Failpoints(),
     ).run()
     return sink
 

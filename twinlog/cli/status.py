@@ -111,7 +111,8 @@ def status_screen(sites: Answers, urls: Mapping[str, str], takeover: Takeover = 
     known = {site: document for site, document in sites.items() if isinstance(document, Mapping)}
     best = leading(known)
     lines = [*_lines("red", blockers(sites, takeover)), *_lines("yellow", notices(known))]
-    return Group(_headline(best, sites), Text(), _sites_table(sites, urls), Text(), _pair_figures(best, takeover), *lines)
+    figures = _pair_figures(best, known, takeover)
+    return Group(_headline(best, sites), Text(), _sites_table(sites, urls), Text(), figures, *lines)
 
 
 def leading(known: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any]:
@@ -239,7 +240,7 @@ def _not_synchronous(best: Mapping[str, Any]) -> str:
     return f"{alone}; {way}{waits}{behind}"
 
 
-def _pair_figures(best: Mapping[str, Any], takeover: Takeover) -> Table:
+def _pair_figures(best: Mapping[str, Any], known: Mapping[str, Mapping[str, Any]], takeover: Takeover) -> Table:
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
@@ -250,9 +251,21 @@ def _pair_figures(best: Mapping[str, Any], takeover: Takeover) -> Table:
     table.add_row("at risk if the active is lost", at_risk)
     table.add_row("the standby lags by", _many(lag, (("records", "records"), ("bytes", "bytes"), ("seconds", "s"))))
     table.add_row("remote log holds", _many(remote, (("bytes", "bytes"), ("segments", "segments"))))
+    table.add_row("releases", _releases(known))
     if best.get("operation"):
         table.add_row("operation under way", f"{escape(str(best['operation']))}   (twinlog history {best['operation']})")
     return table
+
+
+def _releases(known: Mapping[str, Mapping[str, Any]]) -> str:
+    """Returns the release of each site, and the formats that wait for the other one to read a newer version."""
+    shown = [f"{site} {escape(str(document.get('release') or UNKNOWN))}" for site, document in known.items()]
+    older = {
+        f"{what} {one['writes']} of {one['reads'][1]}" for document in known.values()
+        for what, one in (document.get("formats") or {}).items() if one["writes"] < one["reads"][1]
+    }
+    waits = f"   (until both read more, they write {escape(', '.join(sorted(older)))})" if older else ""
+    return (", ".join(shown) or UNKNOWN) + waits
 
 
 def _at_risk_by(takeover: Mapping[str, Any]) -> str:

@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 
 from twinlog.addresses import address_token
 from twinlog.errors import ConfigError, InvalidInput, reason
+from twinlog.wire.home_paths import expanded
 
 TOKEN_VARIABLE = "TWINLOG_TOKEN"
 FILE = "file:"
@@ -41,7 +42,7 @@ class Token:
     def __init__(self, source: str, urls: Iterable[str]) -> None:
         """Raises InvalidInput, ConfigError."""
         self._origins = {_origin(url) for url in urls}
-        self._file = Path(os.path.expanduser(source.removeprefix(FILE))) if source.startswith(FILE) else None
+        self._file = expanded(source.removeprefix(FILE), "the token's file") if source.startswith(FILE) else None
         self._lock = threading.Lock()
         self._seen: tuple[int, int, int] | None = None
         self._looked_s = 0.0

@@ -95,7 +95,7 @@ def _answer(method: str, sample: msgspec.Struct) -> Target:
 
 
 def _sample(sample: msgspec.Struct, chance: Random) -> bytes:
-    return _encode(m.addressed(sample, chance.choice(("", "0123456789abcdef"))))
+    return _encode(m.addressed(sample, chance.choice(("", "0123456789abcdef")), chance.choice((m.PROTOCOL, 0, 2))))
 
 
 def _written(struct: msgspec.Struct) -> bytes:

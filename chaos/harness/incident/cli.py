@@ -13,6 +13,7 @@ from chaos.harness.incident.draft import incident
 from chaos.harness.incident.sources import read
 from chaos.harness.incident.texts import for_the_harness, for_the_simulator
 from twinlog.errors import InvalidInput, words
+from twinlog.wire.home_paths import expanded
 
 
 def arguments(given: list[str]) -> argparse.Namespace:
@@ -52,4 +53,4 @@ def _place(text: str) -> tuple[str, Path]:
     site, sign, path = text.partition("=")
     if not sign or site not in ("a", "b") or not path:
         raise InvalidInput(f"--site {text}: write a=PLACE or b=PLACE")
-    return site, Path(path).expanduser()
+    return site, expanded(path, "--site")

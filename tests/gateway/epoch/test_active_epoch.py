@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from gateway.epoch.active_epoch import ActiveEpoch
 from remote_log.replication.messages import StatusReply
 from switchover.register.port import Beat, PairState, Switching
-from twinlog.errors import Fenced, PeerError, Refused, TwinlogError, Unavailable
+from twinlog.errors import Fenced, Incompatible, PeerError, Refused, TwinlogError, Unavailable
 
 EPOCH, STARTED_S = 7, 12.5
 OURS = PairState(state_id=4, epoch=EPOCH, epoch_allocated=EPOCH, active="a")
@@ -52,6 +52,7 @@ def active(register: PairState | TwinlogError | None, other: StatusReply | Twinl
     (OURS, AWAY), (OURS, said("ACTIVE", 8)),  # a coordinator knows: nobody else is asked
     (OWN_PLAN, AWAY),
     (AT_HOME, AWAY), (AT_HOME, said("STANDBY", EPOCH)), (AT_HOME, said("CLOSED", 0)),
+    (AT_HOME, Incompatible("another protocol")),  # it says as little as one that is away
     (UNREACHABLE, said("STANDBY", EPOCH)), (None, said("STANDBY", EPOCH)),
 ])
 async def test_a_lease_is_confirmed_where_nobody_can_have_fenced_it(register: Any, other: Any) -> None:

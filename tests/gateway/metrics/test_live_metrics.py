@@ -164,6 +164,10 @@ STATUS: dict[str, Expected | str] = {
         f'dependency_ok{{dependency="{name.lower().replace(" ", "_")}"}}': float(word["error"] is None)
         for name, word in shown["dependencies"].items()
     },
+    "release": "build_info",
+    "formats": lambda shown: {
+        f'format_version{{format="{what}",of="written"}}': float(one["writes"]) for what, one in shown["formats"].items()
+    },
     "epoch": lambda shown: {"epoch": float(shown["epoch"])},
     "mode": lambda shown: {"mode_sync": float(shown["mode"] == "sync")},
     "mode_detail": "mode_sync, and resync_records_left on the way",

@@ -41,7 +41,8 @@ def cluster(site: str = "a", role: str = "ACTIVE", **changes: Any) -> ClusterDoc
         pair="shop", site=site, role=Role(role), reason="", waiting_for=None,
         serving=ServingDocument(is_active, is_active, role == "STANDBY"), troubles=[],
         dependencies={name: WELL for name in ("own DFS", "peer DFS", "coordinator", "peer", "storage", "local log")},
-        now_ms=NOW_MS, epoch=3, mode="sync", mode_detail=CommitMode.SYNC if is_active else None, policy="protect",
+        now_ms=NOW_MS, release="0.1.0", formats={},
+        epoch=3, mode="sync", mode_detail=CommitMode.SYNC if is_active else None, policy="protect",
         active=ActiveSite("a", URLS["a"], 3),
         sites={
             "a": SiteDocument(URLS["a"], 120), "b": SiteDocument(URLS["b"], 120, state="following", sample_age_s=0.2),

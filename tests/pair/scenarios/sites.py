@@ -18,6 +18,7 @@ from gateway.service.http_settings import HttpSettings
 from gateway.site.serving_facts import site_condition
 from remote_log.replication.messages import (
     FOLLOW,
+    PROTOCOL,
     REPLICATE,
     FollowRequest,
     LogPoint,
@@ -348,6 +349,11 @@ class SiteCommands:
         self.pair.settings[words[0]]["engine"] = EngineSettings(flush_interval_s=3600.0)
         return "done"
 
+    async def do_flushes_again(self, words: list[str]) -> str:
+        """flushes-again SITE: from its next start on as usual."""
+        del self.pair.settings[words[0]]["engine"]
+        return "done"
+
     async def do_dies(self, words: list[str]) -> str:
         """dies SITE POINT: the work of that site that next reaches the failpoint is never heard of again."""
         points = self.pair.failpoints[words[0]]
@@ -455,12 +461,12 @@ class SiteCommands:
         frames = await sender.parts.wal.read_all()
         asked = FollowRequest(epoch, sender.site, pack_history(sender.parts.engine.applied.epochs))
         pair = sender.parts.wal.pair
-        answered = await target.peer_api.call_bytes(FOLLOW, msgspec.msgpack.encode(addressed(asked, pair)))
+        answered = await target.peer_api.call_bytes(FOLLOW, msgspec.msgpack.encode(addressed(asked, pair, PROTOCOL)))
         state = decode_reply(Position, FOLLOW, answered).state
         last = frames[-3:]  # the target is past them, and does not apply them a second time
         after = LogPoint(last[0].previous, last[0].epoch) if last else target.site.sink.point
         sent = ReplicateRequest(epoch, after, b"".join(frame.data for frame in last))
-        await target.peer_api.call_bytes(REPLICATE, msgspec.msgpack.encode(addressed(sent, pair)))
+        await target.peer_api.call_bytes(REPLICATE, msgspec.msgpack.encode(addressed(sent, pair, PROTOCOL)))
         return f"{state}, accepted"
 
     # ---- several things at once

@@ -28,6 +28,7 @@ from remote_log.replication.messages import (
 )
 from remote_log.replication.shipper import Shipper, ShipperPorts, ShipperSettings
 from remote_log.replication.sink import Sink
+from remote_log.replication.understanding import Understanding
 from remote_log.replication.verification import Verifier
 from storage.engine import StorageEngine, StoredRow
 from storage.engines.applying import BarrierLimits, FrameApplier
@@ -119,7 +120,7 @@ class World:
         self.wal = await Wal.open(self.files, settings=WalSettings(segment_bytes=2000, tail_bytes_max=1))
         await self.wal.start(self.log.epoch, self.log.seq + 1)
         self.shipper = Shipper(
-            ShipperPorts(self, self.wal, self.engine, self.clock), self, site="a", pair="a1" * 8,
+            ShipperPorts(self, self.wal, self.engine, self.clock, Understanding(self.files)), self, site="a", pair="a1" * 8,
             epoch=self.log.epoch, on_position=lambda view: None, settings=SETTINGS,
         )
         await self.write(start_epoch(self.log.epoch))

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace as changed
 
+from remote_log.replication.formats import FORMATS
 from switchover.facts import SiteFacts
 from switchover.preflight.checks import CHECKS, KINDS, CheckFacts, judge
 from switchover.preflight.loss import acceptance_problem, accepted_loss, loss_manifest
@@ -45,7 +46,7 @@ def test_ids_are_stable() -> None:
     """They stand in people's scripts: whoever changes one breaks them."""
     assert [row.id for row in CHECKS] == [
         "coordinator.answers", "coordinator.same", "coordinator.knows-pair", "coordinator.plan-running", "pair.active",
-        "pair.config-agrees",
+        "pair.config-agrees", "pair.releases-fit",
         "peer.answers", "peer.role", "site.role", "standby.base-complete", "mode.sync", "replication.lag",
         "read-lease.proved", "remote-log.found", "remote-log.readable", "remote-log.open-leases", "remote-log.writable",
         "dfs.own-writable", "wal.disk-space", "clock.skew", "journal.unfinished", "audit-recent", "listeners.guarded",
@@ -69,8 +70,8 @@ def test_what_is_not_ok_says_what_to_do(kind: str) -> None:
 def test_a_silent_peer_makes_nothing_ok_that_was_not_seen() -> None:
     seen = statuses(facts("failover", peer=None, peer_error="refused", skew_s=None, own=own(free_bytes=None, open_leases=None)))
     assert {name for name, status in seen.items() if status == "unknown"} == {
-        "coordinator.same", "pair.config-agrees", "peer.answers", "peer.role", "replication.lag", "remote-log.open-leases",
-        "wal.disk-space", "clock.skew",
+        "coordinator.same", "pair.config-agrees", "pair.releases-fit", "peer.answers", "peer.role", "replication.lag",
+        "remote-log.open-leases", "wal.disk-space", "clock.skew",
     }
     assert "failed" not in seen.values(), "a failover needs nothing of the lost site"
     assert statuses(facts(peer=None, peer_error="refused"))["peer.answers"] == "failed"
@@ -98,7 +99,11 @@ SWITCHING = Switching("p4", "a", 4, "restart", 0)
     ("switchover", {"peer": peer(pair="other")}, "pair.config-agrees", "failed"),
     ("failover", {"peer": peer(lease_s=5.0)}, "pair.config-agrees", "failed"),
     ("switchover", {"peer": peer(lease_s=1.1)}, "pair.config-agrees", "warning"),
-    ("switchover", {"peer": peer(release="2")}, "pair.config-agrees", "warning"),
+    ("switchover", {"peer": peer(release="2")}, "pair.releases-fit", "warning"),
+    ("switchover", {"peer": peer(formats={**FORMATS, "frames": (1, 2)})}, "pair.releases-fit", "warning"),
+    ("switchover", {"peer": peer(formats={**FORMATS, "frames": (2, 2)})}, "pair.releases-fit", "failed"),
+    ("rejoin", {"own": own(formats_written={"frames": 2})}, "pair.releases-fit", "failed"),
+    ("failover", {"peer": peer(formats={**FORMATS, "frames": (2, 2)})}, "pair.releases-fit", "warning"),
     ("failover", {}, "peer.answers", "warning"),
     ("switchover", {"peer": peer(role="CLOSED")}, "peer.role", "failed"),
     ("rejoin", {"peer": peer(role="DRAINING")}, "peer.role", "failed"),
