@@ -60,7 +60,9 @@ def family(metric: Metric, value: Figure | Labelled) -> Family:
 
 def _with_exemplars(histogram: Histogram) -> list[tuple[str, float] | tuple[str, float, Exemplar]]:
     found: list[tuple[str, float] | tuple[str, float, Exemplar]] = list(histogram.buckets())
-    for index, each in histogram.exemplars.items():
+    for index, each in enumerate(histogram.exemplars):
+        if each is None:
+            continue
         bound, count = found[index][:2]
         found[index] = bound, count, Exemplar({"trace_id": each.trace_id}, each.duration_s)
     return found

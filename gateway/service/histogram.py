@@ -19,13 +19,16 @@ class Exemplar(NamedTuple):
     trace_id: str
 
 
+_NONE = (None,) * (len(BOUNDS_S) + 1)
+
+
 class Histogram:
     """`BOUNDS_S` are upper bounds, inclusive; what is longer than the last is counted behind it."""
 
     def __init__(self) -> None:
         self._counts = [0] * (len(BOUNDS_S) + 1)
         self.sum_s = 0.0
-        self.exemplars: dict[int, Exemplar] = {}  # the newest of each bucket, by its index; there are none without traces
+        self.exemplars: tuple[Exemplar | None, ...] = _NONE  # the newest of each bucket; there are none without traces
 
     def observe(self, duration_s: float) -> None:
         self._counts[bisect_left(BOUNDS_S, duration_s)] += 1
@@ -33,7 +36,8 @@ class Histogram:
 
     def exemplify(self, duration_s: float, trace_id: str) -> None:
         """Notes the trace of a duration that is counted."""
-        self.exemplars[bisect_left(BOUNDS_S, duration_s)] = Exemplar(duration_s, trace_id)
+        at = bisect_left(BOUNDS_S, duration_s)
+        self.exemplars = (*self.exemplars[:at], Exemplar(duration_s, trace_id), *self.exemplars[at + 1 :])
 
     @property
     def count(self) -> int:

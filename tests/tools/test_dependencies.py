@@ -65,7 +65,7 @@ def test_exact_versions_stand_in_the_lock_alone() -> None:
 def test_the_product_imports_only_what_it_declares() -> None:
     names = imported(tuple(set(PACKAGES) - {"spark_jobs", "chaos", "twinlog"}))
     assert len(names) > 10
-    assert undeclared(names, declared("hdfs")) == {}
+    assert undeclared(names, declared("hdfs", "traces")) == {}
 
 
 def test_each_extra_has_what_its_room_imports() -> None:
@@ -74,10 +74,10 @@ def test_each_extra_has_what_its_room_imports() -> None:
 
 
 def test_tools_and_tests_import_only_what_they_declare() -> None:
-    known = declared("flights", "hdfs", "spark", "chaos", "dev")
+    known = declared("flights", "hdfs", "spark", "traces", "chaos", "dev")
     assert undeclared(imported(("bench", "chaos", "tools", "tests")), known) == {}
 
 
 def test_everything_declared_is_pinned_and_nothing_has_an_address() -> None:
-    assert declared("flights", "hdfs", "spark", "chaos", "dev") - PINNED == {"twinlog"}
+    assert declared("flights", "hdfs", "spark", "traces", "chaos", "dev") - PINNED == {"twinlog"}
     assert "://" not in (ROOT / "requirements" / "main.txt").read_text(encoding="utf-8")
