@@ -15,7 +15,7 @@ import msgspec
 from gateway.service.documents import ClusterDocument, SiteTrouble
 from gateway.ui import words
 from gateway.ui.looks import SiteLook
-from gateway.ui.rates import Latency, SiteRates
+from gateway.ui.rates import Latency
 from gateway.ui.views.picture import Curve, Picture, curve, picture
 from gateway.ui.views.verdict import VerdictLine, verdict
 from gateway.ui.views.write_path import Node, write_path

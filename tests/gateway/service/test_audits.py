@@ -7,7 +7,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from msgspec.structs import replace
 
-from gateway.service.audits import SKEW_MAX_S, AuditNotes, AuditRun
+from gateway.service.audits import PAST_MAX, SKEW_MAX_S, AuditNotes, AuditRun
+from gateway.service.documents import BarrierList
+from gateway.ui.views.audits import audits_page
 from storage.clock import SystemClock
 from storage.engines.memory.engine import MemoryEngine
 from twinlog.errors import InvalidInput
@@ -75,3 +77,16 @@ async def test_a_note_that_arrives_late_takes_no_later_ones_place(notes: AuditNo
     await notes.note(GOOD)
     await notes.note(replace(GOOD, id="0-compare", finished_at=AT - timedelta(seconds=1)))
     assert notes.all().last["compare"] == GOOD
+
+
+async def test_the_list_of_past_runs_has_the_newest_and_a_bound(notes: AuditNotes) -> None:
+    many = [f"table{number}" for number in range(10_000)]
+    for number in range(PAST_MAX + 3):
+        await notes.note(replace(GOOD, id=f"{number}-compare", tables=many))
+    await notes.note(replace(GOOD, id=f"{PAST_MAX}-compare", outcome="bad", differences=4))
+    past = notes.past()
+    assert [one.run.id for one in past[:3]] == [f"{number}-compare" for number in (PAST_MAX, PAST_MAX + 2, PAST_MAX + 1)]
+    assert (past[0].run.differences, past[1].tables, len(past[1].run.tables), len(past)) == (4, 10_000, 8, PAST_MAX)
+    page = audits_page(notes.all(), past, BarrierList("b", []), round(AT.timestamp() * 1000))
+    assert {row.id for row in page.rows} >= {one.run.id for one in past}
+    assert "table7 and 9992 more" in page.rows[1].tables or "table7 and 9992 more" in page.rows[0].tables
