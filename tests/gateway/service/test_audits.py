@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from gateway.service.audits import PAST_MAX, SKEW_MAX_S, AuditNotes, AuditRun
 from gateway.service.documents import BarrierList
-from gateway.ui.views.audits import audits_page
+from gateway.ui.views.audits import AuditsPage, audits_page
 from storage.clock import SystemClock
 from storage.engines.memory.engine import MemoryEngine
 from twinlog.errors import InvalidInput
@@ -90,3 +90,20 @@ async def test_the_list_of_past_runs_has_the_newest_and_a_bound(notes: AuditNote
     page = audits_page(notes.all(), past, BarrierList("b", []), round(AT.timestamp() * 1000))
     assert {row.id for row in page.rows} >= {one.run.id for one in past}
     assert "table7 and 9992 more" in page.rows[1].tables or "table7 and 9992 more" in page.rows[0].tables
+
+
+async def test_the_page_is_headed_by_the_newest_comparison_and_knows_no_differences_of_a_run_that_failed(
+    notes: AuditNotes, clock: SetClock
+) -> None:
+    def page() -> AuditsPage:
+        return audits_page(notes.all(), notes.past(), BarrierList("b", []), round(AT.timestamp() * 1000))
+
+    assert (page().level, page().rows) == ("warn", ())
+    await notes.note(GOOD)
+    assert (page().level, page().headline) == ("ok", "Both sites were found equal 0 s ago, by 1-compare")
+    clock.now = AT + timedelta(hours=2)
+    bad = replace(GOOD, id="2-compare", finished_at=AT + timedelta(hours=1), outcome="bad", differences=4)
+    await notes.note(bad)
+    await notes.note(replace(GOOD, id="3-compare", finished_at=clock.now, outcome="failed"))
+    assert (page().level, page().headline) == ("bad", "The sites differ: 4 differences, by 2-compare")
+    assert [row.differences for row in page().rows] == [None, 4, 0]
