@@ -1,7 +1,8 @@
-"""The storage's notes keep what audits of this pair found last, as they said themselves; a restart does not lose it.
+"""The storage's notes keep what audits of this pair found, as they said themselves; a restart does not lose it.
 
 What always holds: of each job the last is kept, and the last comparison that found both sites equal; one that ended earlier
-takes no later one's place; one that ends in the future, by this site's clock, is refused, and hides none that comes later.
+takes no later one's place; one that ends in the future, by this site's clock, is refused, and hides none that comes later;
+the list of past runs has PAST_MAX at most, each of bounded size.
 Source: docs/decisions (audits at a barrier).
 """
 
@@ -14,6 +15,7 @@ from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from storage.clock import Clock
 from storage.engine import StorageEngine
@@ -22,6 +24,9 @@ from twinlog.decoding import or_none
 from twinlog.errors import InvalidInput
 
 AUDITS = "audits"
+PAST = "audits_past"
+PAST_MAX = 50
+PAST_TABLES_MAX = 8  # names of tables that the list keeps of a run
 PROVING_JOB = "compare"
 SKEW_MAX_S = 60.0  # how far the clock of whoever ran it may be ahead of this site's
 Text = Annotated[str, Meta(min_length=1, max_length=200)]
@@ -60,7 +65,15 @@ class Audits(Struct):
     last_good_compare: AuditRun | None = None
 
 
+class PastRun(Struct, frozen=True):
+    """A run in the list: `run` names PAST_TABLES_MAX tables at most, of `tables`."""
+
+    run: AuditRun
+    tables: int
+
+
 _decode = msgspec.json.Decoder(Audits).decode
+_decode_past = msgspec.json.Decoder(list[PastRun]).decode
 
 
 class AuditNotes:
@@ -72,6 +85,12 @@ class AuditNotes:
         noted = self._engine.meta(AUDITS)
         found = None if noted is None else or_none(_decode, noted)  # a damaged note says nothing; the next one replaces it
         return found or Audits()
+
+    def past(self) -> list[PastRun]:
+        """The runs that this site was notified of, in the order in which it was, the newest first."""
+        noted = self._engine.meta(PAST)
+        found = None if noted is None else or_none(_decode_past, noted)
+        return found or []
 
     async def note(self, audit: AuditRun) -> None:
         """Durable when it returns. Raises InvalidInput when it ends in the future, by this site's clock."""
@@ -89,6 +108,9 @@ class AuditNotes:
             if proves and self._is_later(audit, audits.last_good_compare):
                 audits.last_good_compare = audit
             await self._engine.set_meta(AUDITS, msgspec.json.encode(audits))
+            short = PastRun(replace(audit, tables=audit.tables[:PAST_TABLES_MAX]), len(audit.tables))
+            past = [short, *(one for one in self.past() if one.run.id != audit.id)]  # a run that is notified twice is one
+            await self._engine.set_meta(PAST, msgspec.json.encode(past[:PAST_MAX]))
 
     def last_good_ms(self) -> int | None:
         """Returns when both sites were last found equal, in milliseconds since 1970. None: never, as far as is known."""

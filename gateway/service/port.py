@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 
 from gateway.metrics.catalogue import Figures
-from gateway.service.audits import AuditRun, Audits
+from gateway.service.audits import AuditRun, Audits, PastRun
 from gateway.service.documents import (
     BarrierDocument,
     BarrierList,
@@ -222,6 +222,9 @@ class AuditLog(Protocol):
         """The note is durable when this returns."""
 
     def all(self) -> Audits: ...
+
+    def past(self) -> list[PastRun]:
+        """The last runs, the newest first."""
 
 
 class Configuration(Protocol):

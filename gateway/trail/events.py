@@ -13,6 +13,7 @@ GAP = "trail.gap"  # entries that were left out, for too many waited
 STARTED, STOPPED = "gateway.started", "gateway.stopped"
 ACCESS = "access.files"  # who is known here, at a start and at each change of the files that say it
 REFUSED = "request.refused"  # 401 and 403
+LOG_IN, LOG_OUT = "session.login", "session.logout"  # of the page
 # ---- of role changes
 ASKED = "operation.asked"  # a command that came to nothing
 BEGUN, STEP, ENDED = "operation.begun", "operation.step", "operation.ended"
@@ -32,6 +33,6 @@ AUDIT = "audit.note"  # what an audit or a repair did
 RELOAD, LOG_LEVEL = "configuration.reload", "configuration.level"
 
 EVENTS = frozenset({
-    OPENED, GAP, STARTED, STOPPED, ACCESS, REFUSED, ASKED, STEP, FENCES, *ROLE_CHANGE, *OF_PEER, CREATE, ALTER, DROP, RESTORE,
-    TAKE, RELEASE, BACKUP, AUDIT, RELOAD, LOG_LEVEL,
+    OPENED, GAP, STARTED, STOPPED, ACCESS, REFUSED, LOG_IN, LOG_OUT, ASKED, STEP, FENCES, *ROLE_CHANGE, *OF_PEER, CREATE, ALTER,
+    DROP, RESTORE, TAKE, RELEASE, BACKUP, AUDIT, RELOAD, LOG_LEVEL,
 })

@@ -19,8 +19,12 @@ from gateway.access.caller import ANONYMOUS, CALLER, NOBODY, Caller
 from gateway.access.gate import Gate
 from gateway.access.needs import IDENTITY, NEEDS
 from gateway.api.problems import Answer
-from gateway.api.routes.common import caller_of, to_response
+from gateway.api.routes.common import caller_of, context_of, to_response
 from gateway.service.port import SiteService
+from gateway.trail.entry import Who
+from gateway.trail.events import LOG_IN as LOGGED_IN
+from gateway.trail.events import LOG_OUT as LOGGED_OUT
+from gateway.trail.who import who_of
 from gateway.ui.drawing import Shared
 from gateway.ui.rendering import PAGE_HEADERS, SECURITY, render
 from gateway.ui.sessions import IDLE_S, Sessions
@@ -123,12 +127,23 @@ class Pages:
             return self.log_in_page(request, next_path, refusal, 401 if isinstance(error, Unauthenticated) else 503)
         if budget is not None:
             budget.leave()
+        self._note(request, LOGGED_IN, who_of(scope))
         self.sessions.end(self.sessions.number_of(request.scope["headers"]))
-        return self.see_other(own_path(next_path), self._cookie(request, self.sessions.begin(token)))
+        return self.see_other(own_path(next_path), self._cookie(request, self.sessions.begin(token, scope[CALLER])))
 
     def log_out(self, request: Request) -> Response:
-        self.sessions.end(self.sessions.number_of(request.scope["headers"]))
+        """Ends the session, and is in the audit trail by the identity that logged in: its token may be revoked by now."""
+        caller = self.sessions.end(self.sessions.number_of(request.scope["headers"]))
+        if caller is not None:
+            self._note(request, LOGGED_OUT, who_of({**request.scope, CALLER: caller}))
         return self.see_other(LOG_IN if self.gate is not None else "/ui", self._cookie(request, ""))
+
+    @staticmethod
+    def _note(request: Request, event: str, who: Who) -> None:
+        """A line of the trail. Nobody waits for it: a log-in reads, and has to work while the trail cannot be written."""
+        trail = context_of(request).trail
+        if trail is not None:
+            trail.put(event, who)
 
     # ---- what goes wrong
     def refused(self, request: Request, error: TwinlogError, answer: Answer) -> Response:

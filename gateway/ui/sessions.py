@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from hashlib import sha256
 
+from gateway.access.caller import Caller
+
 IDLE_S = 1800.0
 SESSIONS_MAX = 1000
 _NUMBER_MAX = 128
@@ -21,6 +23,7 @@ _NUMBER_MAX = 128
 @dataclass(slots=True)
 class _PageSession:
     token: str
+    caller: Caller  # at the log-in; what it may do now, the gate judges with the token
     used_s: float
 
 
@@ -46,10 +49,10 @@ class Sessions:
     def new_number(self) -> str:
         return self._secret()
 
-    def begin(self, token: str) -> str:
+    def begin(self, token: str, caller: Caller) -> str:
         """Returns the number of a new session."""
         number = self.new_number()
-        self._sessions[number] = _PageSession(token, self._now_s())
+        self._sessions[number] = _PageSession(token, caller, self._now_s())
         if len(self._sessions) > SESSIONS_MAX:
             self._sessions.popitem(last=False)
         return number
@@ -67,8 +70,10 @@ class Sessions:
             self._sessions.move_to_end(number)
         return session.token
 
-    def end(self, number: str) -> None:
-        self._sessions.pop(number, None)
+    def end(self, number: str) -> Caller | None:
+        """Returns who had logged in; None: there is no such session."""
+        session = self._sessions.pop(number, None)
+        return None if session is None else session.caller
 
     # ---- forms
     def form_text(self, number: str) -> str:

@@ -83,7 +83,8 @@ def add_routes(routes: APIRouter) -> None:
     async def audits(request: Request) -> Response:
         pages = pages_of(request)
         service = pages.service
-        found = audits_page(service.audits.all(), service.barriers.all(), service.cluster.document().now_ms)
+        audits, now_ms = service.audits, service.cluster.document().now_ms
+        found = audits_page(audits.all(), audits.past(), service.barriers.all(), now_ms)
         return pages.page(request, "audits.html", "Audits", {"found": found})
 
     @routes.get("/log")

@@ -48,16 +48,18 @@ class Thresholds:
     actions_max: Annotated[int, Within(1, 100)] = 2  # of monitors, in each window
     actions_window_s: Annotated[float, Within(1, 864_000)] = 3600.0
     failed_share_max: Annotated[float, Within(0, 1)] = 0.05
+    answers_min: Annotated[int, Within(1, 1_000_000)] = 20  # of fewer in the window, a share says nothing
+    answers_window_s: Annotated[float, Within(1, 3600)] = 60.0
     ack_slow_s: Annotated[float, Within(0.001, 600)] = 1.0
     silence_max_s: Annotated[float, Within(0.1, 3600)] = 5.0  # of the active, as its standby hears it
 
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Rates of a site's answers between the last two looks. None: there were no answers, or nobody measured."""
+    """Rates of a site's answers. None: there were none, or too few, or nobody measured."""
 
-    failed_share: float | None
-    ack_s: float | None
+    failed_share: float | None  # over the window
+    ack_s: float | None  # between the last two looks
 
 
 @dataclass(frozen=True, slots=True)
@@ -411,7 +413,7 @@ def _service(look: PairLook, settings: Thresholds) -> Iterator[Finding]:
         return
     if rates.failed_share is not None and rates.failed_share > settings.failed_share_max:
         yield _look(f"failing-{active}", active, f"too many answers of site {active} are errors of its own",
-                    f"site {active}: {rates.failed_share:.0%} of its answers failed")
+                    f"site {active}: {rates.failed_share:.0%} of its answers failed in {settings.answers_window_s:.0f} s")
     if rates.ack_s is not None and rates.ack_s > settings.ack_slow_s:
         yield _look(f"slow-{active}", active,
                     f"acknowledgements of site {active} are slow: check its disk, and the DFS of site {OTHER[active]}",

@@ -25,6 +25,7 @@ from twinlog.operation_ids import operation_of_key
 
 ACTIONS = (AdviceKind.FAILOVER, AdviceKind.DEGRADE)
 Mark = tuple[object, ...]  # what of a site changes while it lives
+Counted = tuple[tuple[float, Answers], ...]  # a site's totals at each look of the last window, the oldest first
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,7 @@ class MonitorState:
     at_s: float | None = None
     since: Mapping[str, float] = field(default_factory=dict)
     marks: Mapping[str, Mark] = field(default_factory=dict)
-    answers: Mapping[str, Answers] = field(default_factory=dict)
+    answers: Mapping[str, Counted] = field(default_factory=dict)
     recent: Mapping[str, RecentChange] = field(default_factory=dict)
 
 
@@ -71,13 +72,13 @@ class Advice(msgspec.Struct, frozen=True):
 def step(settings: Thresholds, state: MonitorState, seen: Observation, *, act: bool) -> tuple[MonitorState, Advice]:
     """One look more. `act`: the monitor may do what it advises; else it only says what it would have done."""
     now_s = seen.at_s
-    look = looked(state, seen)
+    look = looked(settings, state, seen)
     found = findings(look, settings)
     broken = state.at_s is None or now_s - state.at_s > settings.gap_max_s
     since = {one.id: now_s if broken else state.since.get(one.id, now_s) for one in found}
     recent = _recent(state, seen, settings)
     marks = {site: mark for site in OTHER if (mark := _mark(seen, site)) is not None}
-    answers = {site: view.answers for site, view in seen.views.items() if view is not None and view.answers is not None}
+    answers = {site: counted for site in OTHER if (counted := _counted(settings, state, seen, site))}
     after = MonitorState(now_s, since, {**state.marks, **marks}, answers, recent)
     advice = _advice(settings, after, found)
     if advice.holds_in_s or advice.kind not in ACTIONS:
@@ -100,16 +101,14 @@ def step(settings: Thresholds, state: MonitorState, seen: Observation, *, act: b
 
 def wants_checks_of(state: MonitorState, seen: Observation) -> str | None:
     """The site whose checks belong into this observation before it is judged; None: nobody has to take over."""
-    return candidate(looked(state, seen))
+    return candidate(looked(Thresholds(), state, seen))  # who has to take over depends on no threshold
 
 
-def looked(state: MonitorState, seen: Observation) -> PairLook:
-    """The observation beside the one before."""
+def looked(settings: Thresholds, state: MonitorState, seen: Observation) -> PairLook:
+    """The observation beside those before."""
     moved = {site for site in OTHER if (mark := _mark(seen, site)) is not None and state.marks.get(site, mark) != mark}
-    rates = {
-        site: _rates(state.answers[site], view.answers) for site, view in seen.views.items()
-        if view is not None and view.answers is not None and site in state.answers
-    }
+    counted = {site: _counted(settings, state, seen, site) for site, view in seen.views.items() if view is not None}
+    rates = {site: _rates(settings, totals) for site, totals in counted.items() if len(totals) > 1}
     return PairLook(seen, frozenset(moved), rates)
 
 
@@ -122,13 +121,27 @@ def _mark(seen: Observation, site: str) -> Mark | None:
     return register.epoch, register.mode, register.lease_beats, view.own.remote_log_mark
 
 
-def _rates(before: Answers, now: Answers) -> Rates:
-    acknowledged, failed = now.acknowledged - before.acknowledged, now.failed - before.failed
-    if acknowledged < 0 or failed < 0 or acknowledged + failed == 0:  # the gateway began anew, or nobody asked
-        return Rates(None, None)
+def _counted(settings: Thresholds, state: MonitorState, seen: Observation, site: str) -> Counted:
+    """Returns the totals of the last window with those of this look. A process that began anew has none from before."""
+    held = tuple(one for one in state.answers.get(site, ()) if seen.at_s - one[0] <= settings.answers_window_s)
+    view = seen.views.get(site)
+    if view is None or view.answers is None:
+        return held
+    now = view.answers
+    if held and (now.acknowledged < held[-1][1].acknowledged or now.failed < held[-1][1].failed):
+        held = ()
+    return (*held, (seen.at_s, now))
+
+
+def _rates(settings: Thresholds, counted: Counted) -> Rates:
+    """The share is one of the whole window, and of enough answers: one that failed on an idle pair would be 100 % of a look."""
+    first, before, now = counted[0][1], counted[-2][1], counted[-1][1]
+    failed = now.failed - first.failed
+    every = failed + now.acknowledged - first.acknowledged
+    share = failed / every if every >= settings.answers_min else None
+    acknowledged = now.acknowledged - before.acknowledged
     measured = acknowledged > 0 and now.ack_s is not None and before.ack_s is not None
-    ack_s = (now.ack_s - before.ack_s) / acknowledged if measured else None  # type: ignore[operator]
-    return Rates(failed / (acknowledged + failed), ack_s)
+    return Rates(share, (now.ack_s - before.ack_s) / acknowledged if measured else None)  # type: ignore[operator]
 
 
 def _recent(state: MonitorState, seen: Observation, settings: Thresholds) -> dict[str, RecentChange]:

@@ -1,4 +1,4 @@
-"""The view *Audits*: what the last run of each job found, and the snapshots that are kept for audits.
+"""The view *Audits*: the runs that this site was notified of, and the snapshots that are kept for audits.
 
 What always holds: what a gateway was not notified of is not known here; each site keeps its own notes. An audit's whole page,
 with its plots and differences, is in the folder that it wrote, on the machine where it ran.
@@ -6,9 +6,10 @@ with its plots and differences, is in the folder that it wrote, on the machine w
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gateway.service.audits import AuditRun, Audits
+from gateway.service.audits import AuditRun, Audits, PastRun
 from gateway.service.documents import BarrierList
 from gateway.ui import words
 
@@ -28,7 +29,7 @@ class AuditRow:
     job: str
     level: str
     verdict: str
-    differences: int
+    differences: int | None  # None: it could not be done, so nobody knows
     tables: str
     finished: str
     took: str
@@ -47,24 +48,40 @@ class BarrierRow:
 
 @dataclass(frozen=True, slots=True)
 class AuditsPage:
+    """`level`, `headline`: by the newest comparison that could be done, never by an older one that was good."""
+
     rows: tuple[AuditRow, ...]
-    last_good: str
+    level: str
+    headline: str
     barriers: tuple[BarrierRow, ...]
 
 
-def audits_page(audits: Audits, barriers: BarrierList, now_ms: int) -> AuditsPage:
-    rows = tuple(_row(one) for one in sorted(audits.last.values(), key=lambda one: one.finished_at, reverse=True))
-    good = audits.last_good_compare
-    ago = "" if good is None else words.duration(max(0.0, now_ms / 1000 - good.finished_at.timestamp()))
-    last_good = "" if good is None else f"{ago} ago, by {good.id}"
+def audits_page(audits: Audits, past: Sequence[PastRun], barriers: BarrierList, now_ms: int) -> AuditsPage:
+    """The last run of a job stands in the list also where a release before it, which kept no list, was notified of it."""
+    runs = {one.id: (one, len(one.tables)) for one in audits.last.values()}
+    runs |= {one.run.id: (one.run, one.tables) for one in past}
+    rows = tuple(_row(*one) for one in sorted(runs.values(), key=lambda one: one[0].finished_at, reverse=True))
+    level, headline = _headline(audits, rows, now_ms)
     held = tuple(BarrierRow(one.name, one.seq, one.epoch, one.taken_at, one.expires_at) for one in barriers.barriers)
-    return AuditsPage(rows, last_good, held)
+    return AuditsPage(rows, level, headline, held)
 
 
-def _row(one: AuditRun) -> AuditRow:
+def _headline(audits: Audits, rows: Sequence[AuditRow], now_ms: int) -> tuple[str, str]:
+    newest = next((row for row in rows if row.job == "compare" and row.differences is not None), None)
+    if newest is not None and newest.level != "ok":
+        return "bad", f"The sites differ: {words.number(newest.differences, 'differences')}, by {newest.id}"
+    good = audits.last_good_compare
+    if good is None:
+        return "warn", "No audit has found both sites equal yet, as far as this site knows"
+    ago = words.duration(max(0.0, now_ms / 1000 - good.finished_at.timestamp()))
+    return "ok", f"Both sites were found equal {ago} ago, by {good.id}"
+
+
+def _row(one: AuditRun, tables_count: int) -> AuditRow:
     took_s = (one.finished_at - one.started_at).total_seconds()
-    tables = ", ".join(one.tables[:8]) + (f" and {len(one.tables) - 8} more" if len(one.tables) > 8 else "")
+    tables = ", ".join(one.tables[:8]) + (f" and {tables_count - 8} more" if tables_count > 8 else "")
     return AuditRow(
-        one.id, one.job, _LEVELS[one.outcome], _VERDICTS.get((one.job, one.outcome), "it could not be done"), one.differences,
-        tables, one.finished_at.strftime("%Y-%m-%d %H:%M:%S"), words.duration(max(0.0, took_s)), one.by, one.barrier or "",
+        one.id, one.job, _LEVELS[one.outcome], _VERDICTS.get((one.job, one.outcome), "it could not be done"),
+        None if one.outcome == "failed" else one.differences, tables, one.finished_at.strftime("%Y-%m-%d %H:%M:%S"),
+        words.duration(max(0.0, took_s)), one.by, one.barrier or "",
     )

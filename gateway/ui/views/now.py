@@ -15,7 +15,7 @@ import msgspec
 from gateway.service.documents import ClusterDocument, SiteTrouble
 from gateway.ui import words
 from gateway.ui.looks import SiteLook
-from gateway.ui.rates import Latency, SiteRates
+from gateway.ui.rates import Latency
 from gateway.ui.views.picture import Curve, Picture, curve, picture
 from gateway.ui.views.verdict import VerdictLine, verdict
 from gateway.ui.views.write_path import Node, write_path
@@ -138,7 +138,7 @@ def _told(nodes: Mapping[str, Node]) -> str:
 # ---- figures
 def _tiles(seen: PairSeen, cluster: ClusterDocument, active: str | None, *, is_advised: bool) -> tuple[Tile, ...]:
     side = seen.sides.get(str(active))
-    made = list(_measured(side.rates if side is not None else None)) if is_advised else []
+    made = list(_measured(side)) if is_advised else []
     lag, remote, risk = cluster.replication_lag, cluster.remote_log, cluster.at_risk
     lag_note = f"sampled {words.age(lag.sample_age_s)}" if lag is not None else "the active does not know it"
     if is_advised and side is not None and side.rates is not None and side.rates.shipped_bytes is not None:
@@ -162,18 +162,25 @@ def _tiles(seen: PairSeen, cluster: ClusterDocument, active: str | None, *, is_a
     return tuple(made)
 
 
-def _measured(found: SiteRates | None) -> tuple[Tile, ...]:
-    if found is None:
-        return (Tile("writes a second", words.UNKNOWN, "", "unknown"), Tile("acknowledged in", "-", "no write was measured"))
+_MEASURED = ("writes a second", "errors a second", "acknowledged in", "local log", "remote log")
+
+
+def _measured(side: Side | None) -> tuple[Tile, ...]:
+    found = side.rates if side is not None else None
+    if found is None:  # as many tiles as later, so that nothing moves
+        is_first = side is not None and side.look is not None
+        value, note = ("not yet", "the next look measures it") if is_first else (words.UNKNOWN, "no active answers")
+        level = "" if is_first else "unknown"
+        return tuple(Tile(title, value, note, level) for title in _MEASURED)
     over = f"over {words.duration(round(found.over_s))}".replace(".0 s", " s")
     failed = (found.failed or 0.0)
+    writes, errors, acks, local, remote = _MEASURED
     return (
-        Tile("writes a second", words.rate(found.writes), f"{words.rate(found.reads)} reads, {over}"),
-        Tile("errors a second", words.rate(found.failed), f"{words.rate(found.refused)} refused",
-             "bad" if failed else "ok"),
-        Tile("acknowledged in", words.latency(found.acks.p50_s), _slowest(found.acks)),
-        Tile("local log", words.latency(found.local.p50_s), _slowest(found.local)),
-        Tile("remote log", words.latency(found.remote.p50_s), _slowest(found.remote)),
+        Tile(writes, words.rate(found.writes), f"{words.rate(found.reads)} reads, {over}"),
+        Tile(errors, words.rate(found.failed), f"{words.rate(found.refused)} refused", "bad" if failed else "ok"),
+        Tile(acks, words.latency(found.acks.p50_s), _slowest(found.acks)),
+        Tile(local, words.latency(found.local.p50_s), _slowest(found.local)),
+        Tile(remote, words.latency(found.remote.p50_s), _slowest(found.remote)),
     )
 
 

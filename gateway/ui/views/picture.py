@@ -15,6 +15,8 @@ from gateway.ui.views.write_path import Node
 from gateway.ui.watch import Point
 
 CURVE_WIDTH, CURVE_HEIGHT = 300, 40
+OVER_MIN_S = 30.0
+BEGINS = "the curve begins in two seconds"  # with the third look: a rate lies between two
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,11 +143,10 @@ def _narrow_lines(at: Mapping[str, PlacedNode]) -> tuple[PathLine, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """Writes a second over the last minutes. `gaps`: places and widths where no site took any."""
+    """Writes a second over the last minutes. `gaps`: places and widths where no site took any; `note`: the figures in words."""
 
     line: str
-    most: str
-    last: str
+    note: str
     gaps: tuple[tuple[float, float], ...]
     over: str
 
@@ -153,8 +154,8 @@ class Curve:
 def curve(points: Sequence[Point]) -> Curve:
     known = [point for point in points if point.writes is not None]
     if len(known) < 2:
-        return Curve("", words.UNKNOWN, words.UNKNOWN, (), "")
-    end_s, over_s = points[-1].at_s, max(30.0, points[-1].at_s - points[0].at_s)
+        return Curve("", BEGINS if len(points) < 3 else "no active reports its writes", (), _over(OVER_MIN_S))
+    end_s, over_s = points[-1].at_s, max(OVER_MIN_S, points[-1].at_s - points[0].at_s)
     most = max(1.0, *(point.writes or 0.0 for point in known))
 
     def x(at_s: float) -> float:
@@ -165,5 +166,9 @@ def curve(points: Sequence[Point]) -> Curve:
         (x(before.at_s), round(x(point.at_s) - x(before.at_s), 1))
         for before, point in pairwise(known) if not (before.is_taken and point.is_taken)
     )
-    over = words.duration(round(over_s)).replace(".0 s", " s")
-    return Curve(line, words.rate(most), words.rate(known[-1].writes), gaps, over)
+    note = f"{words.rate(known[-1].writes)} now, {words.rate(max(point.writes or 0.0 for point in known))} at most"
+    return Curve(line, note, gaps, _over(over_s))
+
+
+def _over(over_s: float) -> str:
+    return words.duration(round(over_s)).replace(".0 s", " s")

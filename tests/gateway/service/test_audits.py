@@ -7,7 +7,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from msgspec.structs import replace
 
-from gateway.service.audits import SKEW_MAX_S, AuditNotes, AuditRun
+from gateway.service.audits import PAST_MAX, SKEW_MAX_S, AuditNotes, AuditRun
+from gateway.service.documents import BarrierList
+from gateway.ui.views.audits import AuditsPage, audits_page
 from storage.clock import SystemClock
 from storage.engines.memory.engine import MemoryEngine
 from twinlog.errors import InvalidInput
@@ -75,3 +77,33 @@ async def test_a_note_that_arrives_late_takes_no_later_ones_place(notes: AuditNo
     await notes.note(GOOD)
     await notes.note(replace(GOOD, id="0-compare", finished_at=AT - timedelta(seconds=1)))
     assert notes.all().last["compare"] == GOOD
+
+
+async def test_the_list_of_past_runs_has_the_newest_and_a_bound(notes: AuditNotes) -> None:
+    many = [f"table{number}" for number in range(10_000)]
+    for number in range(PAST_MAX + 3):
+        await notes.note(replace(GOOD, id=f"{number}-compare", tables=many))
+    await notes.note(replace(GOOD, id=f"{PAST_MAX}-compare", outcome="bad", differences=4))
+    past = notes.past()
+    assert [one.run.id for one in past[:3]] == [f"{number}-compare" for number in (PAST_MAX, PAST_MAX + 2, PAST_MAX + 1)]
+    assert (past[0].run.differences, past[1].tables, len(past[1].run.tables), len(past)) == (4, 10_000, 8, PAST_MAX)
+    page = audits_page(notes.all(), past, BarrierList("b", []), round(AT.timestamp() * 1000))
+    assert {row.id for row in page.rows} >= {one.run.id for one in past}
+    assert "table7 and 9992 more" in page.rows[1].tables or "table7 and 9992 more" in page.rows[0].tables
+
+
+async def test_the_page_is_headed_by_the_newest_comparison_and_knows_no_differences_of_a_run_that_failed(
+    notes: AuditNotes, clock: SetClock
+) -> None:
+    def page() -> AuditsPage:
+        return audits_page(notes.all(), notes.past(), BarrierList("b", []), round(AT.timestamp() * 1000))
+
+    assert (page().level, page().rows) == ("warn", ())
+    await notes.note(GOOD)
+    assert (page().level, page().headline) == ("ok", "Both sites were found equal 0 s ago, by 1-compare")
+    clock.now = AT + timedelta(hours=2)
+    bad = replace(GOOD, id="2-compare", finished_at=AT + timedelta(hours=1), outcome="bad", differences=4)
+    await notes.note(bad)
+    await notes.note(replace(GOOD, id="3-compare", finished_at=clock.now, outcome="failed"))
+    assert (page().level, page().headline) == ("bad", "The sites differ: 4 differences, by 2-compare")
+    assert [row.differences for row in page().rows] == [None, 4, 0]

@@ -24,9 +24,12 @@ from storage.clock import SystemClock
 from tests.gateway.access.rig import NOW, Clock, GuardedDoor, token_file
 from tests.gateway.door_client import problem, served_door
 from tests.gateway.trail.trail_rig import entries, opened, stored, until
+from tests.gateway.ui.test_pages_over_http import form_of
 from tests.storage.disk.memory_files import MemoryFiles
 from twinlog.errors import OutcomeUnknown
 
+HTML = {"accept": "text/html"}
+SESSIONS = ("request.refused", "session.login", "session.logout")
 TABLE = {"name": "notes", "primary_key": ["id"], "columns": [{"name": "id", "type": "int64"}]}
 
 
@@ -141,6 +144,26 @@ async def test_who_is_refused_is_a_line_and_a_flood_is_a_number(kept: KeptDoor) 
     ]
     assert lines[1].what["grant"] == "operator"
     assert b"twinlog_secret" not in stored(kept.files)[0][1]
+
+
+async def test_log_ins_log_outs_and_refused_log_ins_of_the_page_are_lines(kept: KeptDoor) -> None:
+    async def post(path: str, **fields: str) -> Any:
+        page = await kept.ask("GET", "/ui/login", headers=HTML)
+        return await kept.ask("POST", path, data={"form": form_of(page), **fields}, headers=HTML)
+
+    assert (await post("/ui/login", token="twinlog_secret")).status_code == 401
+    assert (await post("/ui/login", token=kept.door.tokens["operator"])).status_code == 303
+    assert (await post("/ui/logout")).status_code == 303
+    assert (await post("/ui/logout")).status_code == 303, "of no session: no line"
+    lines = await kept.all_lines("")
+    told = [(line.event, line.who.name, line.who.kind, line.who.address) for line in lines if line.event in SESSIONS]
+    assert told == [
+        ("request.refused", "nobody", "anonymous", "127.0.0.1"), ("session.login", "operator", "token", "127.0.0.1"),
+        ("session.logout", "operator", "token", "127.0.0.1"),
+    ]
+    refused = next(line for line in lines if line.event == "request.refused")
+    assert refused.what["path"] == "/ui/login"
+    assert b"twinlog_" not in stored(kept.files)[0][1]
 
 
 async def test_a_grant_that_the_handler_finds_missing_is_a_line_too(kept: KeptDoor) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 
+from gateway.access.caller import NOBODY
 from gateway.ui.sessions import IDLE_S, SESSIONS_MAX, Sessions
 
 
@@ -21,7 +22,7 @@ def _sessions() -> tuple[Sessions, _Clock]:
 
 def test_a_cookie_holds_no_token_and_goes_to_this_site_alone() -> None:
     sessions, _ = _sessions()
-    number = sessions.begin("the-token")
+    number = sessions.begin("the-token", NOBODY)
     cookie = sessions.cookie(number, is_secure=True)
     assert "the-token" not in cookie
     for part in ("HttpOnly", "SameSite=Strict", "Secure", "Path=/ui"):
@@ -32,12 +33,12 @@ def test_a_cookie_holds_no_token_and_goes_to_this_site_alone() -> None:
 
 def test_a_session_ends_when_it_is_idle_and_a_stream_keeps_none() -> None:
     sessions, clock = _sessions()
-    number = sessions.begin("token")
+    number = sessions.begin("token", NOBODY)
     clock.now_s = IDLE_S
     assert sessions.token_of(number, is_use=False) == "token"
     clock.now_s = IDLE_S + 1
     assert sessions.token_of(number) is None
-    used = sessions.begin("token")
+    used = sessions.begin("token", NOBODY)
     clock.now_s += IDLE_S
     assert sessions.token_of(used) == "token"
     clock.now_s += IDLE_S
@@ -46,12 +47,13 @@ def test_a_session_ends_when_it_is_idle_and_a_stream_keeps_none() -> None:
 
 def test_a_log_out_ends_it_and_the_number_kept_is_bounded() -> None:
     sessions, _ = _sessions()
-    first = sessions.begin("one")
-    sessions.end(first)
+    first = sessions.begin("one", NOBODY)
+    assert sessions.end(first) is NOBODY
+    assert sessions.end(first) is None
     assert sessions.token_of(first) is None
-    kept = sessions.begin("two")
+    kept = sessions.begin("two", NOBODY)
     for _ in range(SESSIONS_MAX):
-        sessions.begin("more")
+        sessions.begin("more", NOBODY)
     assert sessions.token_of(kept) is None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -341,10 +342,39 @@ def test_errors_and_latency_are_told_of() -> None:
         seen = Observation(float(second), {"a": changed(VIEW_A, answers=answers), "b": VIEW_B})
         state, advice = step(SETTINGS, state, seen, act=True)
         told.append(advice)
-    assert told[-1].evidence == ("site a: 33% of its answers failed",)
+    assert told[-1].evidence == ("site a: 33% of its answers failed in 60 s",)
     assert told[-1].also == ("acknowledgements of site a are slow: check its disk, and the DFS of site b",)
     again = Observation(12.0, {"a": changed(VIEW_A, answers=Answers(0, 0, 0.0)), "b": VIEW_B})
     assert step(SETTINGS, state, again, act=True)[1].kind is AdviceKind.NOTHING, "the gateway began anew: nothing is known"
+
+
+def _told_of_answers(totals: Iterable[tuple[int, int]]) -> list[AdviceKind]:
+    """`totals`: acknowledged and failed, in each second."""
+    state, told = MonitorState(), []
+    for second, (acknowledged, failed) in enumerate(totals):
+        answers = Answers(acknowledged, failed, 0.001 * acknowledged)
+        seen = Observation(float(second), {"a": changed(VIEW_A, answers=answers), "b": VIEW_B})
+        state, advice = step(SETTINGS, state, seen, act=True)
+        told.append(advice.kind)
+    return told
+
+
+def test_one_error_on_an_idle_pair_is_no_finding() -> None:
+    """A share of few answers says nothing."""
+    assert set(_told_of_answers((0, int(second > 3)) for second in range(90))) == {AdviceKind.NOTHING}
+    few = SETTINGS.answers_min - 1
+    assert set(_told_of_answers((0, min(second, few)) for second in range(90))) == {AdviceKind.NOTHING}
+
+
+def test_a_pair_with_one_request_a_second_that_all_fail_is_told_of() -> None:
+    told = _told_of_answers((0, second) for second in range(90))
+    assert told[SETTINGS.answers_min:] == [AdviceKind.LOOK] * (90 - SETTINGS.answers_min)
+
+
+def test_errors_are_forgotten_with_their_window() -> None:
+    end = 30 + round(SETTINGS.answers_window_s)
+    told = _told_of_answers((0, min(second, 30)) for second in range(end + 2))
+    assert (told[30], told[end + 1]) == (AdviceKind.LOOK, AdviceKind.NOTHING)
 
 
 def test_a_gap_in_the_looks_begins_the_time_anew() -> None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from gateway.epoch.commit_rule import CommitMode
 from gateway.service.documents import AtRisk, DependencyDocument, RemoteLogDocument, ServingDocument, SiteDocument
+from gateway.ui.rates import SiteRates
 from gateway.ui.rendering import regions
 from gateway.ui.views.now import now_page
 from gateway.ui.views.write_path import write_path
+from gateway.ui.watch import Point
 from switchover.monitor.findings import AdviceKind
 from switchover.monitor.judgement import Advice
 from tests.gateway.ui.ui_rig import URLS, look, now_text, operation, pair_seen
@@ -143,3 +147,19 @@ def test_names_are_data() -> None:
     assert "\u202e" not in html
     assert "\x00" not in html
     assert "&lt;script&gt;alert(1)&lt;/script&gt;\\u202e\\u0000" in html
+
+
+def test_the_first_look_has_every_tile_and_says_when_figures_come() -> None:
+    seen = replace(pair_seen(), curve=(Point(100.0, None, True),))
+    page, later = now_page(seen, is_advised=True), now_page(pair_seen(), is_advised=True)
+    text = now_text(seen)
+    assert "the curve begins in two seconds" in text
+    assert "writes a second not yet the next look measures it" in text
+    assert "unknown now" not in text
+    measured = replace(seen.sides["a"], rates=SiteRates(2.0, 5.0, 1.0, 0.0, 0.0))
+    known = now_page(replace(pair_seen(), sides={**seen.sides, "a": measured}), is_advised=True)
+    assert [tile.title for tile in page.tiles] == [tile.title for tile in known.tiles], "nothing moves when figures come"
+    assert later.curve.note == "12 now, 12 at most"
+    lost = replace(pair_seen(a="away", site="b"), curve=tuple(Point(float(at), None, False) for at in range(4)))
+    assert "no active reports its writes" in now_text(lost)
+    assert "no active answers" in now_text(lost)
