@@ -77,7 +77,7 @@ class Series:
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class TimelineBar:
     """A bar from `start` to `end` in the lane `lane` of a timeline. A `bad` one is drawn to be seen."""
 
     lane: str
@@ -96,7 +96,7 @@ class Chart:
     x_label: str
     y_label: str = ""
     series: tuple[Series, ...] = ()
-    spans: tuple[Span, ...] = ()
+    spans: tuple[TimelineBar, ...] = ()
     x_is_time: bool = False
     note: str = ""  # how to read it, in a sentence
 

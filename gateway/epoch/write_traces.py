@@ -20,7 +20,7 @@ FRAMES_MAX = 1024  # that are under way, and that wait to be shipped
 WAL, REMOTE, APPLY, SHIP = "wal append and sync", "remote log append and sync", "apply", "ship to the other site"
 
 
-class _Work:
+class _TracedFrame:
     """One frame with sampled writes, by their traceparents: the spans of what is under way for it."""
 
     __slots__ = ("begun_s", "is_applied", "last_seq", "open", "writes")
@@ -37,8 +37,8 @@ class WriteTraces:
 
     def __init__(self, tracer: Tracer, epoch: int, clock: Clock) -> None:
         self._tracer, self._epoch, self._clock = tracer, epoch, clock
-        self._under_way: deque[_Work] = deque()  # in the order of sequence
-        self._to_ship: deque[_Work] = deque(maxlen=FRAMES_MAX)
+        self._under_way: deque[_TracedFrame] = deque()  # in the order of sequence
+        self._to_ship: deque[_TracedFrame] = deque(maxlen=FRAMES_MAX)
 
     def framed(self, frame: Frame, members: Sequence[Pending], logs: Sequence[str]) -> None:
         """These requests are in `frame`, which goes to `logs` now."""
@@ -47,7 +47,7 @@ class WriteTraces:
             return
         if len(self._under_way) >= FRAMES_MAX:
             self._end(self._under_way.popleft(), "forgotten")
-        work = _Work(frame.last_seq, writes)
+        work = _TracedFrame(frame.last_seq, writes)
         self._under_way.append(work)
         for log in logs:
             self._begin(work, log, seq=frame.last_seq, frame_bytes=len(frame.data), requests=len(members))
@@ -104,7 +104,7 @@ class WriteTraces:
             self._to_ship.popleft()
 
     # ---- small parts
-    def _begin(self, work: _Work, what: str, **attributes: int) -> None:
+    def _begin(self, work: _TracedFrame, what: str, **attributes: int) -> None:
         work.open[what] = self._spans(work.writes, what, **attributes)
         work.begun_s[what] = self._clock.monotonic_s()
 
@@ -112,14 +112,14 @@ class WriteTraces:
         begun = (self._tracer.continued(what, write, epoch=self._epoch, **attributes) for write in writes)
         return [span for span in begun if span is not None]
 
-    def _done(self, work: _Work, what: str, durations: Histogram) -> None:
+    def _done(self, work: _TracedFrame, what: str, durations: Histogram) -> None:
         spans = work.open.pop(what, None)
         if not spans:
             return
         durations.exemplify(self._clock.monotonic_s() - work.begun_s[what], spans[0].trace_id)
         _end_all(spans, "")
 
-    def _end(self, work: _Work, error: str) -> None:
+    def _end(self, work: _TracedFrame, error: str) -> None:
         for spans in work.open.values():
             _end_all(spans, error)
         work.open.clear()

@@ -56,7 +56,8 @@ class OtlpTracer:
         logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)  # what goes wrong is counted and said here
         self._ratio = settings.ratio
         self._ids = _Ids()
-        self._counted = _Counted(OTLPSpanExporter(endpoint=settings.endpoint, timeout=EXPORT_TIMEOUT_S), settings.endpoint)
+        exporter = OTLPSpanExporter(endpoint=settings.endpoint, timeout=EXPORT_TIMEOUT_S)
+        self._counted = _CountingExporter(exporter, settings.endpoint)
         self._processor = BatchSpanProcessor(
             self._counted, QUEUE_SPANS_MAX, EXPORT_INTERVAL_S * 1000, BATCH_SPANS_MAX, EXPORT_TIMEOUT_S * 1000
         )
@@ -177,7 +178,7 @@ class _Ids(RandomIdGenerator):
         return trace or super().generate_trace_id()
 
 
-class _Counted(SpanExporter):
+class _CountingExporter(SpanExporter):
     """Counts what another exporter takes and does not take. Spans are admitted on the event loop and exported in a thread: each
     of the counts has one writer."""
 

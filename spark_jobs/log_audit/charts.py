@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from spark_jobs.job import Chart, Series, Span
+from spark_jobs.job import Chart, Series, TimelineBar
 from spark_jobs.log_audit.one_log import is_sync
 from spark_jobs.logs.columns import COUNTER_BITS, RUN
 
@@ -38,12 +38,12 @@ def timeline(lanes: Sequence[Lane], findings: Sequence[Mapping[str, Any]]) -> tu
     spans = []
     for lane in lanes:
         newest = sorted(lane.stretches.items())[-CHART_SPANS:]
-        spans += [Span(lane.name, first, last + 1, f"epoch {epoch}") for epoch, (first, last) in newest]
+        spans += [TimelineBar(lane.name, first, last + 1, f"epoch {epoch}") for epoch, (first, last) in newest]
     names = {(lane.site, lane.log): lane.name for lane in lanes}
     shown = [row for row in findings if row["seq"] is not None and row["seq"] <= row["last_seq"] < UNKNOWN]
     for row in shown[:CHART_SPANS]:
         name = names.get((row["site"], row["log"]), f"{row['log']} of {row['site']}")
-        spans.append(Span(name, row["seq"], row["last_seq"] + 1, row["kind"], bad=True))
+        spans.append(TimelineBar(name, row["seq"], row["last_seq"] + 1, row["kind"], bad=True))
     if not spans:
         return ()
     note = "What each log holds of each epoch, by sequence; what is behind the peer's storage was trimmed."

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any
 
-from spark_jobs.job import Chart, Series, Span
+from spark_jobs.job import Chart, Series, TimelineBar
 
 COLOURS = ("#4c8bf5", "#e07b39", "#3aa675", "#b05cc8", "#c9a227", "#7a8794")
 BAD, GOOD = "#d64545", "#7fa8d9"
@@ -112,7 +112,7 @@ def _name_ticks(axes: Any, names: list[str]) -> None:
     )
 
 
-def _timeline(axes: Any, spans: Sequence[Span]) -> None:
+def _timeline(axes: Any, spans: Sequence[TimelineBar]) -> None:
     lanes = list(dict.fromkeys(span.lane for span in spans))
     first, last = min((span.start for span in spans), default=0.0), max((span.end for span in spans), default=1.0)
     least = max((last - first) / 300, 1e-9)  # what is shorter is drawn so wide, to be seen

@@ -110,6 +110,8 @@ def _type(schema: Json) -> str:
         return " or ".join(dict.fromkeys(map(_type, choices)))
     if "enum" in schema:
         return ", ".join(f"`{json.dumps(one)}`" for one in schema["enum"])
+    if "prefixItems" in schema:
+        return f"list of {', then '.join(map(_type, schema['prefixItems']))}"
     if "items" in schema:
         return f"list of {_type(schema['items'])}"
     kind = schema.get("type", "")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from spark_jobs.job import Chart, Series, Span
+from spark_jobs.job import Chart, Series, TimelineBar
 from spark_jobs.report.page import ROWS_MAX, render
 from spark_jobs.report.plots import svg
 
@@ -67,7 +67,7 @@ def charts() -> tuple[Chart, ...]:
         Chart("named", "bars", "", "", (Series("a", (EVIL, "y"), (3.0, 4.0)),)),
         Chart("time", "lines", "t", "s", (Series("a", (1.7952e12, 1.7953e12), (0.5, 0.1)),), x_is_time=True),
         Chart("points", "points", "t", "s", (Series("a", (1.0, 2.0), (0.5, 0.1)),)),
-        Chart("line", "timeline", "seq", spans=(Span(EVIL, 0, 10, EVIL), Span("two", 3, 3, "thin", bad=True))),
+        Chart("line", "timeline", "seq", spans=(TimelineBar(EVIL, 0, 10, EVIL), TimelineBar("two", 3, 3, "thin", bad=True))),
     )
 
 
