@@ -144,6 +144,11 @@ EVENTS: dict[str, list[LogEvent]] = {
         LogEvent("others than the owner may read the file of tokens: chmod 600", _WARNING, ("file", "mode"),
                  "The digests of tokens can be read by others.", "Run `chmod 600` on the file."),
     ],
+    "gateway.api.backups": [
+        LogEvent("a backup ended early", _WARNING, ("error",),
+                 "A backup broke off while its rows or its log were read. What its place held before is whole.",
+                 "Run `twinlog backup` again; look at `error`, if it repeats."),
+    ],
     "gateway.api.problems": [
         LogEvent("unexpected error in a request", _ERROR, ("incident", "traceback"),
                  "A request was answered with 500; its answer names the same `incident`.", REPORT),

@@ -115,5 +115,6 @@ CASES = (
         of("twinlog_build_info", "a", version="1.0"): "1x400", of("twinlog_build_info", "b", version="1.1"): "1x400",
     }, 5000, PAIR),
     Case("TwinlogVersionsDiffer", _both("twinlog_build_info", "1x400", "1x400", version="1.0"), 5000),
+    *_gauge("TwinlogReleasesDoNotFit", "twinlog_releases_fit", 0, 1, 100),
     *_gauge("TwinlogTrouble", "twinlog_trouble", 1, 0, 600, about="audit_trail"),
 )

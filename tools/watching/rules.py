@@ -150,6 +150,12 @@ ALERTS = (
         "releases-that-differ",
     ),
     Alert(
+        "TwinlogReleasesDoNotFit", "twinlog_releases_fit == 0", MINUTE_S, "critical",
+        "Site {site} of pair {pair} and the other one run releases that do not work together: nothing is replicated. Install the"
+        " release that `twinlog status` names.",
+        "releases-that-differ",
+    ),
+    Alert(
         "TwinlogTrouble", "twinlog_trouble == 1", 5 * MINUTE_S, "warning",
         "Site {site} of pair {pair} is not whole: {about}. Type `twinlog status`: it says what helps.",
         "reading-twinlog-status",
