@@ -70,6 +70,9 @@ EVENTS: dict[str, list[LogEvent]] = {
     ],
     "twinlog.active": [
         LogEvent("internal error", _ERROR, ("traceback", "work"), _INTERNAL, REPORT),
+        LogEvent("the log is too long to be kept for a backup: its next one needs a new base", _WARNING, ("holder",),
+                 "The WAL became longer than `wal.backup_bytes_max`, and what it kept for that backup is deleted.",
+                 "Run `twinlog backup --new-base`, and run backups more often or raise the bound."),
     ],
     "twinlog.commit": [
         LogEvent("internal error", _ERROR, ("traceback",),
