@@ -28,6 +28,7 @@ from storage.backup.manifest import (
 )
 from storage.disk.os_files import make_folders
 from twinlog.errors import Conflict, DamagedLog, DfsExists, DfsNotFound, InvalidInput, NotFound, reason
+from twinlog.wire.home_paths import expanded
 
 DEADLINE_S = 60.0  # of a call, which may write a whole part
 
@@ -127,7 +128,7 @@ async def opened(place: str, hadoop: DfsSettings, *, makes: bool = False) -> Asy
 
 
 def _folder(place: str, *, makes: bool) -> Path:
-    folder = Path(place).expanduser().absolute()
+    folder = expanded(place, "the place of the backup").absolute()
     try:
         if makes:
             make_folders(folder)
