@@ -10,6 +10,7 @@ from tools import audit_story
 pytestmark = pytest.mark.long
 
 
-def test_planted_rows_are_found_and_mended() -> None:
+def test_planted_rows_are_found_and_mended(monkeypatch: pytest.MonkeyPatch) -> None:
     need_spark()
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")  # Java compiles less of its short jobs
     assert audit_story.main(["--rows", "5000"]) == 0

@@ -10,6 +10,7 @@ from tools import log_story
 pytestmark = pytest.mark.long
 
 
-def test_faults_in_the_logs_are_told_where_they_are() -> None:
+def test_faults_in_the_logs_are_told_where_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
     need_spark()
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")  # Java compiles less of its short jobs
     assert log_story.main(["--rows", "3000"]) == 0

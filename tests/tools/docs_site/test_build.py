@@ -72,7 +72,8 @@ def test_the_references_have_every_verb_path_and_error(site: Path) -> None:
     assert [verb for verb in all_verbs() if f'id="{verb}"' not in commands] == []
     paths = (site / "reference" / "http.html").read_text(encoding="utf-8")
     assert {name for name in ("putRow", "scanRows", "startOperation", "takeBarrier") if f'id="{name}"' not in paths} == set()
-    errors, kinds = (site / "reference" / "errors.html").read_text(encoding="utf-8"), TwinlogError.__subclasses__()
+    errors = (site / "reference" / "errors.html").read_text(encoding="utf-8")
+    kinds = [kind for kind in TwinlogError.__subclasses__() if kind.__module__ == TwinlogError.__module__]  # tests make more
     assert len(kinds) > 10
     assert [kind.code for kind in kinds if f"<code>{kind.code}</code>" not in errors] == []
     client = (site / "reference" / "client.html").read_text(encoding="utf-8")
