@@ -151,8 +151,8 @@ ALERTS = (
     ),
     Alert(
         "TwinlogReleasesDoNotFit", "twinlog_releases_fit == 0", MINUTE_S, "critical",
-        "Site {site} of pair {pair} and the other one run releases that do not work together: nothing is replicated. Install the"
-        " release that `twinlog status` names.",
+        "Site {site} of pair {pair} and the other one run releases that do not work together: nothing is replicated. Install "
+        "the release that `twinlog status` names.",
         "releases-that-differ",
     ),
     Alert(
