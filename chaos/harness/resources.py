@@ -18,7 +18,7 @@ from chaos.harness.pair.sites import SEGMENT_BYTES
 NAME, MEMORY = "resources", "memory"
 MORE: Mapping[str, int] = {  # than at the beginning
     OTHER: 0, DELETED: 0,
-    SOCKET: 6,  # the sites keep some to each other, and a storage in PostgreSQL makes one for each kind of work
+    SOCKET: 2,  # the sites keep some to each other
     SELECTOR: 8,  # Hadoop's client keeps two for each thread that ever waited beside others
 }
 MOST: Mapping[str, int] = {LOG: 4, STORAGE: 60}  # of kinds that grow and shrink with the data
