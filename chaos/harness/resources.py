@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 
 from chaos.checkers.violation import Violation
-from chaos.harness.pair.files.footprint import DELETED, LOG, OTHER, SELECTOR, SOCKET, STORAGE, Footprint
+from chaos.harness.pair.files.footprint import DATABASE, DELETED, HDFS, LOG, OTHER, SELECTOR, SOCKET, STORAGE, Footprint
 from chaos.harness.pair.samples import Sample
 from chaos.harness.pair.sites import SEGMENT_BYTES
 
@@ -21,7 +21,11 @@ MORE: Mapping[str, int] = {  # than at the beginning
     SOCKET: 2,  # the sites keep some to each other
     SELECTOR: 8,  # Hadoop's client keeps two for each thread that ever waited beside others
 }
-MOST: Mapping[str, int] = {LOG: 4, STORAGE: 60}  # of kinds that grow and shrink with the data
+MOST: Mapping[str, int] = {  # of kinds that come and go with the work
+    LOG: 4, STORAGE: 60,
+    DATABASE: 4,  # what the engine's pool keeps (storage/engines/sql/opening.py)
+    HDFS: 6,  # one to each NameNode, which it closes when idle, and one for each file that is written; 2 to 5 were seen
+}
 MORE_THREADS = 6  # pools of threads grow to their limit as work comes
 WAL_BYTES_MAX = 2 * SEGMENT_BYTES
 DFS_BYTES_MAX = 2 * SEGMENT_BYTES

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from chaos.harness.pair.files.footprint import Footprint, footprint
+from chaos.harness.pair.files.footprint import DATABASE, HDFS, Footprint, footprint
 from chaos.harness.pair.files.remote_copy import RemoteCopy, remote_copy
 from chaos.harness.pair.sites import SITES, RealSites
 from chaos.history.history import Ack
@@ -83,6 +83,10 @@ class Sampler:
     ) -> None:
         self._sites, self._now_s, self._acknowledged, self._note = sites, now_s, acknowledged, note
         self._soon_until_s = 0.0
+        self._servers = {
+            int(address.rpartition(":")[2]): DATABASE if ">pg-" in link else HDFS
+            for link, address in sites.links.items() if any(each in link for each in (">pg-", ">nn-", ">dn-"))
+        }
         self._disks_s = dict.fromkeys(SITES, -DISKS_EVERY_S)
         self.samples: list[Sample] = []
 
@@ -148,7 +152,8 @@ class Sampler:
         disks = disks or at_s - self._disks_s[site] >= DISKS_EVERY_S
         if disks:
             self._disks_s[site] = at_s
-        return footprint(pid, self._sites.data_dir(site), self._sites.folder / site / "dfs", disks=disks)
+        data_dir, dfs = self._sites.data_dir(site), self._sites.folder / site / "dfs"
+        return footprint(pid, data_dir, dfs, disks=disks, servers=self._servers)
 
 
 def sample_of(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from chaos.harness.pair.files.footprint import LOG, OTHER, SELECTOR, SOCKET, STORAGE, Footprint
+from chaos.harness.pair.files.footprint import DATABASE, HDFS, LOG, OTHER, SELECTOR, SOCKET, STORAGE, Footprint
 from chaos.harness.pair.samples import Sample
 from chaos.harness.resources import LIFE_S, MORE, MORE_THREADS, MOST, WAL_BYTES_MAX, excess, memory
 
@@ -33,6 +33,15 @@ def test_selectors_of_a_client_that_keeps_them_come_up_to_a_bound() -> None:
 def test_files_of_logs_and_of_the_storage_come_and_go_up_to_a_bound() -> None:
     assert not of(replace(HELD, open_files={**HELD.open_files, LOG: MOST[LOG], STORAGE: MOST[STORAGE]}))
     assert len(of(replace(HELD, open_files={**HELD.open_files, LOG: MOST[LOG] + 1, STORAGE: MOST[STORAGE] + 1}))) == 2
+
+
+def test_connections_to_servers_come_up_to_a_bound_and_are_no_other_sockets() -> None:
+    """The pool of an engine begins with one or two connections; three more were called a leak of sockets once."""
+    assert not of(replace(HELD, open_files={**HELD.open_files, DATABASE: MOST[DATABASE], HDFS: MOST[HDFS]}))
+    assert of(replace(HELD, open_files={**HELD.open_files, DATABASE: MOST[DATABASE] + 1, HDFS: MOST[HDFS] + 1})) == [
+        "site b (ACTIVE) holds 5 descriptors of connections to the database, more than 4",
+        "site b (ACTIVE) holds 7 descriptors of connections to HDFS, more than 6",
+    ]
 
 
 def test_threads_and_files_have_bounds() -> None:

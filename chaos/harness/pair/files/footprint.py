@@ -1,18 +1,21 @@
 """The footprint of a gateway's process, by the word of the machine: memory, descriptors by kind, threads, and files on disk.
 
 What always holds: it reads `/proc` and directories and asks the process nothing; of a process that ends meanwhile nothing is
-said. Files of the storage are a kind of their own: RocksDB opens and closes them as it likes.
+said. Files of the storage are a kind of their own: RocksDB opens and closes them as it likes. So are connections to a
+database: the engine's pool makes them one by one, as work comes.
 """
 
 from __future__ import annotations
 
 import os
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
 
 SOCKET, DELETED, STORAGE, LOG, OTHER = "sockets", "deleted files", "files of the storage", "files of logs", "others"
+DATABASE, HDFS = "connections to the database", "connections to HDFS"
 SELECTOR = "selectors"  # what a thread waits at for several sockets, and what wakes it
 
 
@@ -33,14 +36,18 @@ class Footprint(msgspec.Struct, frozen=True, omit_defaults=True):
         return sum(self.open_files.values())
 
 
-def footprint(pid: int, data_dir: Path, dfs: Path, *, disks: bool = False) -> Footprint | None:
-    """`disks`: look at the files, too."""
+def footprint(
+    pid: int, data_dir: Path, dfs: Path, *, disks: bool = False, servers: Mapping[int, str] | None = None,
+) -> Footprint | None:
+    """`disks`: look at the files, too. `servers`: port -> the kind of what connects to it; all other sockets are SOCKET."""
     process = Path(f"/proc/{pid}")
     try:
         memory = int((process / "statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
         begun = int((process / "stat").read_text().rpartition(")")[2].split()[19])
         threads = len(os.listdir(process / "task"))
-        kinds = Counter(kind for name in os.listdir(process / "fd") if (kind := _kind(process / "fd" / name, data_dir, dfs)))
+        connected = _connected(process, servers) if servers else {}
+        targets = [_target(process / "fd" / name) for name in os.listdir(process / "fd")]
+        kinds = Counter(connected.get(target) or _kind(target, data_dir, dfs) for target in targets if target)
     except (OSError, IndexError):
         return None
     sizes = (bytes_below(data_dir / "wal"), bytes_below(dfs)) if disks else (-1, -1)
@@ -59,11 +66,27 @@ def bytes_below(folder: Path) -> int:
     return total
 
 
-def _kind(descriptor: Path, data_dir: Path, dfs: Path) -> str:
+def _connected(process: Path, servers: Mapping[int, str]) -> dict[str, str]:
+    """Returns descriptor's target -> kind, for each connection to one of these ports."""
+    kinds = {}
+    for table in ("tcp", "tcp6"):
+        for line in (process / "net" / table).read_text().splitlines()[1:]:
+            fields = line.split()  # number, local and remote address, ..., the tenth: its inode
+            kind = servers.get(int(fields[2].rpartition(":")[2], 16))
+            if kind:
+                kinds[f"socket:[{fields[9]}]"] = kind
+    return kinds
+
+
+def _target(descriptor: Path) -> str:
+    """Empty: it was closed meanwhile."""
     try:
-        target = os.readlink(descriptor)
-    except OSError:  # closed meanwhile
+        return os.readlink(descriptor)
+    except OSError:
         return ""
+
+
+def _kind(target: str, data_dir: Path, dfs: Path) -> str:
     if target.startswith("socket:"):
         return SOCKET
     if target.startswith("anon_inode:"):

@@ -7,7 +7,9 @@ import select
 import socket
 from pathlib import Path
 
-from chaos.harness.pair.files.footprint import DELETED, LOG, OTHER, SELECTOR, SOCKET, STORAGE, footprint
+import pytest
+
+from chaos.harness.pair.files.footprint import DATABASE, DELETED, LOG, OTHER, SELECTOR, SOCKET, STORAGE, footprint
 
 
 def opened(data_dir: Path) -> dict[str, int]:
@@ -29,6 +31,21 @@ def test_each_descriptor_has_its_kind(tmp_path: Path) -> None:
         now = opened(tmp_path)
     kinds = (DELETED, STORAGE, LOG, OTHER, SOCKET, SELECTOR)
     assert [now.get(kind, 0) - before.get(kind, 0) for kind in kinds] == [1] * len(kinds)
+
+
+@pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_INET6])
+def test_a_connection_is_of_the_kind_of_its_server(family: socket.AddressFamily, tmp_path: Path) -> None:
+    """The one that calls is, and neither the server's own end nor what listens."""
+    host = "127.0.0.1" if family is socket.AF_INET else "::1"
+    with socket.create_server((host, 0), family=family) as server:
+        port = server.getsockname()[1]
+        with socket.create_connection((host, port)), server.accept()[0]:
+            held = footprint(os.getpid(), tmp_path, tmp_path, servers={port: DATABASE})
+            others = footprint(os.getpid(), tmp_path, tmp_path, servers={1: DATABASE})
+    assert held is not None
+    assert others is not None
+    assert (held.open_files[DATABASE], held.open_files[SOCKET]) == (1, others.open_files[SOCKET] - 1)
+    assert DATABASE not in others.open_files
 
 
 def test_of_a_process_that_is_gone_nothing_is_said(tmp_path: Path) -> None:
