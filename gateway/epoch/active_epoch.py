@@ -234,18 +234,27 @@ class ActiveEpoch:
 
     async def _degrade_loop(self) -> None:
         """The policy's degrade, when there is no proof by the remote log for too long. At once where async is the choice:
-        a restart opens as it was, and that was synchronous if the policy was another one."""
+        a restart opens as it was, and that was synchronous if the policy was another one.
+
+        A process that stood still for a lease may have been replaced meanwhile. It asks the remote log for as long as it would
+        have, before it goes on without it: the register may have forgotten who took over."""
+        clock, lease_s = self.parts.clock, self.settings.lease.lease_s
+        looked_s = awake_since_s = clock.monotonic_s()
         while (after_s := self.settings.degrade_after_s) is not None:
-            await self.parts.clock.sleep(self.settings.lease.noop_interval_s / 2)
+            await clock.sleep(self.settings.lease.noop_interval_s / 2)
+            now_s = clock.monotonic_s()
+            if now_s - looked_s >= lease_s:
+                awake_since_s = now_s
             try:
                 stuck = self.commit.local_trouble is not None  # then no proof is asked for, and the other log is not to blame
-                if self.core.needs_remote and self.proof_age_s >= after_s and not stuck:
+                if self.core.needs_remote and min(self.proof_age_s, now_s - awake_since_s) >= after_s and not stuck:
                     await self.degrade(by_command=False, unproved_s=after_s)
                 self._went_well(DEGRADE)
             except Fenced:
                 raise
             except TwinlogError as error:
                 self._failed(DEGRADE, error)
+            looked_s = clock.monotonic_s()  # a degrade may take its time
 
     async def _read_own_state(self) -> PairState:
         """The coordinator's value. Raises Fenced when it names a later epoch, or the other site."""

@@ -279,6 +279,16 @@ def test_a_register_that_is_believed_though_it_went_back_breaks_promises(monkeyp
     assert {violation.promise for violation in Run(parse(plan)).execute().violations} >= {"P1"}
 
 
+@pytest.mark.parametrize("then", ["", "at 2.987 failover standby\nat 4.692 coordinator-back w how 5\n"])
+def test_an_active_that_was_stopped_asks_its_remote_log_before_its_policy_degrades_it(then: str) -> None:
+    """Stopped for longer than the policy waits, it has no proof as young as that when it wakes, and has lacked none. Degraded
+    at once by a register that had forgotten its successor, it served beside it (97111636)."""
+    knobs = "knob policy available\nknob lease_s 0.5\nknob op_interval_s 0.122\nknob link_jitter 0.1\n"
+    faults = f"at 2.399 pause a for 4.962\n{then}at 6.66 slow-link a-b for 1.057\n"
+    result = _clean(parse(f"seed 97111636\nworkload counters\nclients 7\noperations 102\n{knobs}{faults}"))
+    assert all(each.mode == "sync" for each in result.history.modes if each.epoch == 1)
+
+
 @pytest.mark.parametrize("site", ["a", "b"])
 @pytest.mark.parametrize("then", ["", "at 4.1 crash active for 1.0\n", "at 4.1 crash a for 3.0\nat 4.2 failover b\n"])
 def test_one_of_two_copies_of_the_register_is_enough(site: str, then: str) -> None:
