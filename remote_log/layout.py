@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 from storage.log.segment import parse_remote_name, remote_name
 from twinlog.errors import InvalidInput
@@ -62,13 +63,7 @@ class RemoteLayout:
 
     def parse(self, path: str) -> ClaimName | SegmentName | None:
         """Returns what `path` names; None when it is neither a claim nor a segment of this log."""
-        folder, _, name = path.rpartition("/")
-        if folder == self.claims_folder:
-            epoch = self.parse_epoch(name)
-            return None if epoch is None else ClaimName(epoch)
-        epoch = self.parse_epoch(folder.removeprefix(self.folder + "/"))
-        parts = parse_remote_name(name)
-        return None if epoch is None or parts is None else SegmentName(epoch, *parts)
+        return _parsed(self.folder, path)
 
     @staticmethod
     def parse_epoch(name: str) -> int | None:
@@ -79,6 +74,17 @@ class RemoteLayout:
     def parse_register(name: str) -> int | None:
         """The number of a file in the register's folder; None for strangers."""
         return RemoteLayout.parse_epoch(name)
+
+
+@lru_cache(maxsize=1024)  # the same few files are listed again and again
+def _parsed(log: str, path: str) -> ClaimName | SegmentName | None:
+    folder, _, name = path.rpartition("/")
+    if folder == f"{log}/claims":
+        epoch = RemoteLayout.parse_epoch(name)
+        return None if epoch is None else ClaimName(epoch)
+    epoch = RemoteLayout.parse_epoch(folder.removeprefix(log + "/"))
+    parts = parse_remote_name(name)
+    return None if epoch is None or parts is None else SegmentName(epoch, *parts)
 
 
 def _epoch_name(epoch: int) -> str:

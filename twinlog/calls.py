@@ -10,10 +10,9 @@ from __future__ import annotations
 import base64
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
-from functools import partial
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from urllib.parse import quote, urlencode
 
@@ -88,8 +87,7 @@ class _Barriers(msgspec.Struct, frozen=True):
     barriers: list[dict[str, Any]]
 
 
-@dataclass(frozen=True, slots=True)
-class TypedCall(Generic[_T]):
+class TypedCall(msgspec.Struct, Generic[_T], frozen=True):
     """A logical request, and how to read its reply."""
 
     call: Call
@@ -264,6 +262,7 @@ def arrow_stream(batches: pa.RecordBatch | pa.Table) -> bytes:
     return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
 
 
+@lru_cache(maxsize=256)  # a program asks the same few tables
 def _table(table: str) -> str:
     return f"/v1/tables/{quote(table, safe='')}"
 
@@ -286,7 +285,7 @@ def _where(predicates: Sequence[Where]) -> str | None:
 
 def _query(**parameters: Any) -> str:
     given = {name: value for name, value in parameters.items() if value is not None}
-    text = urlencode(given, doseq=True)
+    text = urlencode(given, doseq=True) if given else ""
     return f"?{text}" if text else ""
 
 
@@ -334,15 +333,14 @@ def _plain(value: Any) -> Any:
 
 
 def _reads_as(
-    kind: type[_T], decode: Callable[..., Any] = msgspec.json.decode, *, strict: bool = True
+    kind: type[_T], decoder: Callable[..., Any] = msgspec.json.Decoder, *, strict: bool = True
 ) -> Callable[[Reply], _T]:
-    def parse(reply: Reply) -> _T:
-        found: _T = decoded(partial(decode, type=kind, strict=strict), reply.content, lambda what: PeerError(
-            f"the site's answer does not read as {kind.__name__}: {what}; is it a twinlog gateway?"
-        ))
-        return found
+    read: Callable[[bytes], _T] = decoder(kind, strict=strict).decode
 
-    return parse
+    def unreadable(what: str) -> PeerError:
+        return PeerError(f"the site's answer does not read as {kind.__name__}: {what}; is it a twinlog gateway?")
+
+    return lambda reply: decoded(read, reply.content, unreadable)
 
 
 _document = _reads_as(dict[str, Any])
@@ -350,5 +348,5 @@ _tables = _reads_as(_Tables)
 _barriers = _reads_as(_Barriers)
 _ack = _reads_as(Ack, strict=False)  # versions are decimal text in JSON
 _receipt = _reads_as(ReceiptOutcome)
-_native_row = _reads_as(Row, msgspec.msgpack.decode)
-_native_page = _reads_as(Page, msgspec.msgpack.decode)
+_native_row = _reads_as(Row, msgspec.msgpack.Decoder)
+_native_page = _reads_as(Page, msgspec.msgpack.Decoder)

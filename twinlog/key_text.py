@@ -21,11 +21,14 @@ from twinlog.errors import InvalidInput
 MARK = "="
 _FOLDED = re.compile(r"(?:\A|[/\\])\.{0,2}(?:[/\\]|\Z)|%|\A=|:[a-z]+\Z")
 _BARE_STEP = re.compile(r"(?:\A|[/\\])((?:\.|%2[eE]){1,2})(?=[/\\]|\Z)|\A[/\\]|[/\\](?:[/\\]|\Z)")
+_PLAIN = re.compile(r"[A-Za-z0-9_-]+")  # nothing folds it, and nothing of it is encoded
 _STARTS = (".", "%")
 
 
 def part_to_path(text: str) -> str:
     """The part as it stands in a path. Raises InvalidInput for a text that is no valid Unicode."""
+    if _PLAIN.fullmatch(text) is not None:
+        return text
     try:
         if _FOLDED.search(text) is None:
             return quote(text, safe=":")

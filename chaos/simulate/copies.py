@@ -101,10 +101,11 @@ def frames_of(read: Segments, site: str, path: str, data: bytearray) -> list[Fra
     if known.end == HEADER_BYTES or not data.startswith(known.data[: known.end]):
         known.end, known.frames = HEADER_BYTES + -HEADER_BYTES % alignment, []
     known.data = whole = bytes(data)
-    while True:
+    while known.end < len(whole):
         try:
             frame = parse_frame(whole, known.end)
         except TwinlogError:
             return known.frames
         known.frames.append(frame)
         known.end += len(frame.data) + -len(frame.data) % alignment
+    return known.frames

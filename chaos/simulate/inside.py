@@ -64,8 +64,10 @@ class EndedEpochs:
 
 def left_resync(process: Process, kind: str | None) -> list[str]:
     """Returns a resync by command that continues although no operation asks for it. `kind`: of the operation that runs."""
-    names = [task.get_coro().__qualname__ for task in process.tasks if not task.done()]  # type: ignore[union-attr]
-    is_left = Site.resync.__qualname__ in names and kind != "resync"
+    if kind == "resync":
+        return []
+    name = Site.resync.__qualname__
+    is_left = any(task.get_coro().__qualname__ == name and not task.done() for task in process.tasks)  # type: ignore[union-attr]
     return [f"A resync continues in {process.name}, and no operation asks for it."] if is_left else []
 
 

@@ -136,6 +136,7 @@ class Observer:
         journaled = {one.id: one.kind for one in self._world.machines[name].journal.all()} if running is not None else {}
         wrong = [*wrong_inside(site, running, journaled), *self._writers[name].lost(name, remote)]
         process = self._world.lives[name].process
+        process.forget_ended()  # two looks go through its tasks
         wrong += self._messages.look(name, site)
         there = self._world.machines[OTHER[name]]
         wrong += self._ended[name].alive_still(site, there.dfs, there.is_rotten()[1])

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache, partial
 from io import BytesIO
@@ -42,8 +41,7 @@ _sorted = msgspec.msgpack.Encoder(order="sorted").encode
 _BODY_STEP_BYTES = 256 << 10  # a body of unknown length is counted in such steps
 
 
-@dataclass(slots=True)
-class Head:
+class Head(msgspec.Struct):
     """One request without its body. `path` is as it stands in the request line, without the query."""
 
     method: str

@@ -44,8 +44,15 @@ async def retrying(
     """Returns the first answer of `call`; raises what is not `transient`, and after `until_s` the last failure.
 
     `until_s`: on the clock's monotonic scale; None: `RETRY_FOR_S` from now. `on_failure` gets each failure before a pause.
+    The first call is made without the machinery of repetitions, which costs more than most calls: it nearly always succeeds.
     """
     end_s = clock.monotonic_s() + RETRY_FOR_S if until_s is None else until_s
+    try:
+        return await call()
+    except Exception as error:
+        if not transient(error):
+            raise
+        met = [error]  # it is the first failure of what follows
 
     def failed(state: RetryCallState) -> None:
         error = state.outcome.exception() if state.outcome is not None else None
@@ -53,6 +60,8 @@ async def retrying(
             on_failure(error)
 
     async def attempt() -> T:  # tenacity awaits the result of coroutine functions only, not of lambdas
+        if met:
+            raise met.pop()
         return await call()
 
     return await AsyncRetrying(

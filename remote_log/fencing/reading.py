@@ -22,6 +22,7 @@ from storage.log.segment import (
     cipher_of,
     frames_before_damage,
     parse_header,
+    parse_remote_name,
     scan_segment,
 )
 from twinlog.errors import BrokenFrame, BrokenHeader, DamagedLog, DfsNotFound, LeaseNotRecovered
@@ -43,8 +44,8 @@ async def segments_below(dfs: Dfs, layout: RemoteLayout, below_epoch: int) -> li
 async def segments_of(dfs: Dfs, layout: RemoteLayout, epoch: int) -> list[str]:
     """Paths of one epoch's segments, by name."""
     folder = layout.epoch_folder(epoch)
-    paths = [f"{folder}/{entry.name}" for entry in await dfs.list(folder) if not entry.is_folder]
-    return [path for path in paths if isinstance(layout.parse(path), SegmentName)]
+    names = [entry.name for entry in await dfs.list(folder) if not entry.is_folder]
+    return [f"{folder}/{name}" for name in names if parse_remote_name(name) is not None]
 
 
 async def read_frames(

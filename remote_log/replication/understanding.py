@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib.metadata
+from types import MappingProxyType
 
 import msgspec
 
@@ -50,7 +51,7 @@ class Understanding:
 
     def __init__(self, files: Files, own: Says = OWN, written: Written | None = None) -> None:
         self._files, self.own = files, own
-        self._written = written or Written(own.release, {})
+        self._take(written or Written(own.release, {}))
         self.peer: Says | None = None  # the newest word of the other site; None: this process has not heard it
         self.conflict: str | None = None  # why the other site, as it was last heard, does not fit this one
         self._noting = asyncio.Lock()
@@ -80,7 +81,14 @@ class Understanding:
 
     def writes(self, what: str) -> int:
         """The version of the format `what` that this site writes: at most that one, where a setting chooses among several."""
-        return max(self.own.formats[what][0], SILENT.formats.get(what, NONE)[1], self._written.formats.get(what, 0))
+        return self._writes[what]
+
+    def _take(self, written: Written) -> None:
+        self._written = written
+        self._writes = MappingProxyType({
+            what: max(lowest, SILENT.formats.get(what, NONE)[1], written.formats.get(what, 0))
+            for what, (lowest, _) in self.own.formats.items()
+        })
 
     def check_call(self, protocol: int) -> None:
         """Raises Incompatible for a call of a version of the protocol that this release does not read."""
@@ -109,4 +117,4 @@ class Understanding:
             if newer:
                 written = Written(self.own.release, {**self._written.formats, **newer})
                 await self._files.write_new(PATH, seal(written))
-                self._written = written
+                self._take(written)

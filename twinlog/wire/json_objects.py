@@ -12,7 +12,7 @@ from typing import Any
 def json_object(data: bytes) -> dict[str, Any]:
     """The JSON object that `data` is. Raises ValueError for everything else."""
     try:
-        found = json.loads(data, parse_constant=_no_number)
+        found = _DECODE(data.decode(json.detect_encoding(data), "surrogatepass"))
     except RecursionError:
         raise ValueError("it is nested too deep") from None
     if not isinstance(found, dict):
@@ -32,3 +32,6 @@ def toml_table(data: bytes) -> dict[str, Any]:
 
 def _no_number(name: str) -> None:
     raise ValueError(f"{name} is no JSON")
+
+
+_DECODE = json.JSONDecoder(parse_constant=_no_number).decode  # as json.loads, which makes a decoder for each call

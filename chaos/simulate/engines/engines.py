@@ -7,6 +7,7 @@ Source: storage/engines/rocks/engine.py, storage/engines/sql/engine.py.
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -35,6 +36,7 @@ T = TypeVar("T")
 ALL = 1_000_000
 ROCKS = RocksSettings(write_buffer_bytes=8 << 20, block_cache_bytes=1 << 20, inline_records_max=3)  # never full by itself
 ROWS, LOG, INDEX = "rows.db", "rows.db-wal", "rows.db-shm"
+COPIED_BYTES = 1 << 26  # at once
 NOTHING_MORE = 0.5  # of the power losses go back to the last flush
 
 
@@ -95,7 +97,7 @@ class SimSqlEngine(InFolder, SqlEngine):
     def _is_synced(self) -> None:
         """From here on a power loss goes back to this moment at most."""
         for name in (ROWS, LOG):
-            shutil.copyfile(self._folder / name, self._home / name)
+            _copied_over(self._folder / name, self._home / name)
 
     def _after_power_loss(self, folder: Path) -> None:
         (folder / INDEX).unlink(missing_ok=True)
@@ -142,6 +144,16 @@ class SimSqlEngine(InFolder, SqlEngine):
         let_go(opened.writer, engine)
         remove(look)
         return digest
+
+
+def _copied_over(source: Path, target: Path) -> None:
+    """As shutil.copyfile. A target of before keeps the memory that its bytes are in: that takes a quarter of the time."""
+    target.touch()
+    with source.open("rb", buffering=0) as read, target.open("r+b", buffering=0) as written:
+        copied = 0
+        while sent := os.sendfile(written.fileno(), read.fileno(), copied, COPIED_BYTES):
+            copied += sent
+        written.truncate(copied)
 
 
 SimStorage = SimEngine | SimRocksEngine | SimSqlEngine

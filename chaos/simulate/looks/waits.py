@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from types import FrameType
+from types import CoroutineType
 from typing import Any
 
 from chaos.simulate.twins.process import Process
@@ -21,9 +21,10 @@ def circles(process: Process) -> list[str]:
     """Returns a sentence for each request that waits for one that waits for it, or for others in between."""
     owners: dict[tuple[int, RowKey], int] = {}
     waits: dict[int, tuple[int, RowKey]] = {}
+    hold = KeyGate.hold.__code__
     for number, task in enumerate(process.tasks):
-        for frame in _frames(task):
-            if frame.f_code is KeyGate.hold.__code__:
+        for coroutine in _chain(task):
+            if coroutine.cr_code is hold and (frame := coroutine.cr_frame) is not None:
                 gate, owned, key = id(frame.f_locals["self"]), frame.f_locals.get("owned", []), frame.f_locals.get("key")
                 owners |= {(gate, one): number for one in owned}
                 if key is not None and key not in owned:
@@ -42,12 +43,11 @@ def _comes_back(number: int, after: dict[int, int]) -> bool:
     return False
 
 
-def _frames(task: asyncio.Task[Any]) -> Iterator[FrameType]:
-    """Yields where each coroutine of a task that waits stands, the outermost first."""
+def _chain(task: asyncio.Task[Any]) -> Iterator[CoroutineType[Any, Any, Any]]:
+    """Yields the coroutines of a task that waits, the outermost first. Their frames are not asked for: each costs an object."""
     at: Any = None if task.done() else task.get_coro()
     for _ in range(DEPTH_MAX):
-        frame = getattr(at, "cr_frame", None)
-        if frame is None:
+        if not isinstance(at, CoroutineType):
             return
-        yield frame
+        yield at
         at = at.cr_await

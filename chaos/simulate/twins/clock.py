@@ -47,11 +47,12 @@ class SimClock:
         if duration_s <= 0:
             await asyncio.sleep(0)
             return
-        until_s, left_s = self.monotonic_s() + duration_s, duration_s
+        loop = self._loop
+        until_s, left_s = self._shown_s + (loop.now_s - self._since_s) * self._rate + duration_s, duration_s
         while left_s > ROUNDING_S:  # again if it drifted otherwise meanwhile
-            ended, timer = self._loop.alarm(left_s / self._rate)
+            ended, timer = loop.alarm(left_s / self._rate)
             try:
                 await ended
             finally:
                 timer.cancel()
-            left_s = until_s - self.monotonic_s()
+            left_s = until_s - (self._shown_s + (loop.now_s - self._since_s) * self._rate)

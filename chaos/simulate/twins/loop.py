@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 from asyncio import events
 from collections import deque
-from collections.abc import Callable, Coroutine
-from contextlib import suppress
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager, suppress
 from contextvars import Context, copy_context
 from functools import partial
 from heapq import heappop, heappush
@@ -23,6 +23,7 @@ import msgspec
 from chaos.simulate.twins.process import CURRENT, Process
 
 Result = TypeVar("Result")
+LISTS = ("_all_tasks", "_scheduled_tasks")  # of asyncio.tasks: until Python 3.11, and from 3.12 on
 
 
 class Stuck(Exception):
@@ -47,11 +48,9 @@ class Handle(msgspec.Struct, eq=False):
 class _Task(asyncio.Task[Any]):
     """Its hash is a number and no address, so that a set of tasks has the same order in every run."""
 
-    number = 0  # set at the first look: to be made is to be put into a set
+    number = 0  # until its loop has made it
 
     def __hash__(self) -> int:
-        if not self.number:
-            self.number = self.get_loop().next_number()  # type: ignore[attr-defined]
         return self.number
 
 
@@ -90,19 +89,20 @@ class VirtualLoop(asyncio.AbstractEventLoop):
 
     def call_at(self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None) -> Handle:  # type: ignore[override]
         handle = Handle(callback, args, copy_context() if context is None else context)
-        self._set(when, handle)
+        if when > self.now_s:
+            heappush(self._timers, (when, self.next_number(), handle))
+        else:
+            self._ready.append(handle)
         return handle
 
     def call_later(self, delay: float, callback: Callable[..., object], *args: Any, context: Context | None = None) -> Handle:  # type: ignore[override]
         handle = Handle(callback, args, copy_context() if context is None else context)
-        self._set(self.now_s + delay, handle)
-        return handle
-
-    def _set(self, when_s: float, handle: Handle) -> None:
-        if when_s <= self.now_s:
-            self._ready.append(handle)
-        else:
+        now_s = self.now_s
+        if (when_s := now_s + delay) > now_s:
             heappush(self._timers, (when_s, self.next_number(), handle))
+        else:
+            self._ready.append(handle)
+        return handle
 
     def create_task(  # type: ignore[override]
         self, coro: Coroutine[Any, Any, Result], *, name: str | None = None, context: Context | None = None
@@ -114,6 +114,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
             return cast("asyncio.Task[Result]", ended)
         context = copy_context() if context is None else context
         task = _Task(coro, loop=self, name=name or "task", context=context)
+        task.number = self.next_number()
         process = context.get(CURRENT)
         if process is not None:
             if not process.tasks:
@@ -131,7 +132,11 @@ class VirtualLoop(asyncio.AbstractEventLoop):
     def outside(self, delay_s: float, callback: Callable[..., object], *args: Any) -> Handle:
         """Call back after `delay_s`, in no process: what disks, networks and servers do, whatever became of who asked."""
         handle = Handle(callback, args, self._outside)
-        self._set(self.now_s + delay_s, handle)
+        now_s = self.now_s
+        if (when_s := now_s + delay_s) > now_s:
+            heappush(self._timers, (when_s, self.next_number(), handle))
+        else:
+            self._ready.append(handle)
         return handle
 
     def alarm(self, delay_s: float) -> tuple[asyncio.Future[None], Handle]:
@@ -166,8 +171,9 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         before = events._get_running_loop()
         events._set_running_loop(self)
         try:
-            main = self.create_task(work, name="main", context=Context())
-            self._run_until(main, steps_max)
+            with _unlisted():
+                main = self.create_task(work, name="main", context=Context())
+                self._run_until(main, steps_max)
             return main.result()
         finally:
             events._set_running_loop(before)
@@ -204,9 +210,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         for _ in range(steps_max):
             if is_done():
                 return
-            if not ready:
-                self._next_moment()
-            handle = next_step()
+            handle = next_step() if ready else self._next_moment()
             callback, context = handle.callback, handle.context
             if callback is None:
                 continue
@@ -220,8 +224,8 @@ class VirtualLoop(asyncio.AbstractEventLoop):
                 self.errors.append(error)
         raise Stuck(f"not done after {steps_max} steps, at {self.now_s:.3f} s")
 
-    def _next_moment(self) -> None:
-        """Nothing is left to do now: on to the next timer, and all that is due with it."""
+    def _next_moment(self) -> Handle:
+        """Nothing is left to do now: on to the next timer. What is due with it is ready behind it."""
         timers = self._timers
         handle: Handle | None = None
         while handle is None or handle.callback is None:
@@ -229,9 +233,23 @@ class VirtualLoop(asyncio.AbstractEventLoop):
                 raise Stuck(f"nothing can run any more, at {self.now_s:.3f} s")
             now_s, _, handle = heappop(timers)
         self.now_s = now_s
-        self._ready.append(handle)
         while timers and timers[0][0] == now_s:
             self._ready.append(heappop(timers)[2])
+        return handle
+
+
+@contextmanager
+def _unlisted() -> Iterator[None]:
+    """asyncio lists each task in a set of weak references, where `all_tasks` looks. Nobody asks for that here, and it costs a
+    fortieth of a run."""
+    listed = [tasks for name in LISTS if (tasks := getattr(asyncio.tasks, name, None)) is not None]
+    for tasks in listed:
+        tasks.add = bool  # a call in C without effect
+    try:
+        yield
+    finally:
+        for tasks in listed:
+            del tasks.add
 
 
 def _end(future: asyncio.Future[None]) -> None:

@@ -48,7 +48,7 @@ class Link:
 class Network:
     def __init__(self, loop: VirtualLoop, random: Random) -> None:
         self.loop, self.random = loop, random
-        self._draw = random.random
+        self.draw = random.random
         self._links = {(src, dst): Link() for src in PLACES for dst in PLACES}
         self._served: dict[CallInFlight, None] = {}  # calls that a process is at
         self.missed_s: dict[tuple[str, str], float] = {}  # by caller and called: when one was lost or late
@@ -93,7 +93,7 @@ class Network:
     def _resume(self, link: Link) -> None:
         stalled, link.stalled = link.stalled, []
         for connection in stalled:
-            self.loop.outside(self._draw() * RESENT_S, connection.resume)
+            self.loop.outside(self.draw() * RESENT_S, connection.resume)
 
     # ---- calls
     def call(
@@ -107,8 +107,8 @@ class Network:
         call = CallInFlight(self, src, dst, timeout_s, failed)
         link = self._links[src, dst]
         call.send(link, serve, call.lost_request, call)
-        if may_repeat and link.repeat and self._draw() < link.repeat:
-            self.loop.outside(self._draw() * link.repeat_late_s, call.send, link, serve, call.lost_request, call)
+        if may_repeat and link.repeat and self.draw() < link.repeat:
+            self.loop.outside(self.draw() * link.repeat_late_s, call.send, link, serve, call.lost_request, call)
         return call.future
 
     def miss(self, src: str, dst: str) -> None:
@@ -116,10 +116,10 @@ class Network:
         self.missed_s[src, dst] = self.loop.now_s
 
     def delay_s(self, link: Link) -> float:
-        return link.base_s + link.jitter_s * self._draw()
+        return link.base_s + link.jitter_s * self.draw()
 
     def loses(self, link: Link) -> bool:
-        return link.loss > 0 and self._draw() < link.loss
+        return link.loss > 0 and self.draw() < link.loss
 
 
 class CallInFlight:
@@ -181,7 +181,7 @@ class CallInFlight:
         elif link.loss and network.loses(link):
             network.miss(self.src, self.dst)
         else:
-            delay_s = after_s + network.delay_s(link)
+            delay_s = after_s + (link.base_s + link.jitter_s * network.draw())  # as `delay_s`, by no call of ours
             if delay_s > LATE_S:
                 network.miss(self.src, self.dst)
             network.loop.outside(delay_s, self._deliver, link, link.cuts, deliver, lost, args)

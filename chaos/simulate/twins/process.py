@@ -43,7 +43,11 @@ class Process:
         return asyncio.get_running_loop().create_task(work, name=name, context=self.context)
 
     def keep(self, task: asyncio.Task[Any]) -> None:
+        self.tasks.append(task)
+        if len(self.tasks) >= 512:
+            self.forget_ended()
+
+    def forget_ended(self) -> None:
+        """Keeps the tasks that still wait, and one at least: a process that has begun is known by its tasks."""
         tasks = self.tasks
-        tasks.append(task)
-        if len(tasks) >= 512:
-            self.tasks = [each for each in tasks if not each.done()] or [task]
+        self.tasks = [each for each in tasks if not each.done()] or tasks[-1:]

@@ -10,7 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+from collections import defaultdict
 from collections.abc import Awaitable, Callable
+from functools import cache
+from operator import attrgetter
 from typing import Any, Protocol, runtime_checkable
 
 from chaos.simulate.twins.loop import VirtualLoop
@@ -51,7 +54,7 @@ class Steps:
     def __init__(self, note: Callable[[str], None]) -> None:
         self._note = note
         self._traps: list[Trap] = []
-        self.census: dict[str, int] = {}
+        self.census: defaultdict[str, int] = defaultdict(int)
         self._awaited: dict[type, dict[str, bool]] = {}
 
     def awaited(self, kind: type) -> dict[str, bool]:
@@ -67,7 +70,7 @@ class Steps:
 
     def hit(self, point: str, process: Process) -> Trap | None:
         """Returns the trap that is for this point, and has yet to strike."""
-        self.census[point] = self.census.get(point, 0) + 1
+        self.census[point] += 1
         for trap in self._traps:
             if trap.point == point and trap.nth > 0:
                 trap.nth -= 1
@@ -104,6 +107,10 @@ class StepFailpoints(Failpoints):
 class Stepped:
     """A port, for one life of a process: every call of it that is awaited has a point before and after it."""
 
+    def __new__(cls, port: Any, *_: object) -> Stepped:
+        values = tuple(name for name in vars(port) if not name.startswith("_")) if hasattr(port, "__dict__") else ()
+        return object.__new__(_shows(port.__class__, values))
+
     def __init__(self, port: Any, name: str, steps: Steps, process: Process) -> None:
         self._port, self._name, self._steps, self._process = port, name, steps, process
         self._awaited = steps.awaited(type(port))
@@ -119,16 +126,15 @@ class Stepped:
         return stepped
 
     def _around(self, point: str, method: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
-        steps, process = self._steps, self._process
-        by_method = point == "transport.call"
+        hit, process, steps = self._steps.hit, self._process, self._steps
+        by_method, before, after = point == "transport.call", f"{point}.before", f"{point}.after"
 
         async def call(*args: Any, **named: Any) -> Any:
-            at = f"transport.{args[0]}" if by_method else point
-            trap = steps.hit(f"{at}.before", process)
+            trap = hit(f"transport.{args[0]}.before" if by_method else before, process)
             if trap is not None:
                 await steps.strike(trap, process)
             result = await method(*args, **named)
-            trap = steps.hit(f"{at}.after", process)
+            trap = hit(f"transport.{args[0]}.after" if by_method else after, process)
             if trap is None:
                 return result
             try:
@@ -140,3 +146,11 @@ class Stepped:
             return result
 
         return call
+
+
+@cache
+def _shows(kind: type, values: tuple[str, ...]) -> type[Stepped]:
+    """Returns a class that also shows what is not called at such a port, properties and `values`, by no call of ours."""
+    shown = {name for name, value in inspect.getmembers_static(kind) if isinstance(value, property)}
+    shown.update(name for name in values if not inspect.iscoroutinefunction(getattr(kind, name, None)))
+    return type(Stepped.__name__, (Stepped,), {name: property(attrgetter(f"_port.{name}")) for name in sorted(shown)})

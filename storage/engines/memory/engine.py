@@ -100,8 +100,7 @@ class MemoryEngine:
             for frame in new:
                 for index, record in enumerate(frame.records):
                     apply_record(state, frame, index, record)
-                state.seq, state.epoch = frame.last_seq, frame.epoch
-                state.timestamp = max(state.timestamp, frame.timestamp + frame.count - 1)
+                state.reach(frame.last_seq, frame.epoch, max(state.timestamp, frame.timestamp + frame.count - 1))
         except BaseException:
             state.go_back(before)
             raise
@@ -164,7 +163,7 @@ class MemoryEngine:
             if row is not None:
                 state.rows[table, key] = row
         state.tables = dict(TableSet(state.tables).without_history({table for table, _, _ in rows}, last_timestamp).by_id)
-        state.seq, state.epoch = applied_seq, applied_epoch
+        state.reach(applied_seq, applied_epoch, state.timestamp)
         state.epochs = {epoch: entry for epoch, entry in state.epochs.items() if epoch <= applied_epoch}
         state.shown = None
         state.requests = {key: outcome for key, outcome in state.requests.items() if outcome.seq <= applied_seq}
@@ -180,7 +179,7 @@ class MemoryEngine:
         state = self._state
         refuse_unless_loading(self._state.base is not None)
         state.begin()
-        state.base = progress
+        state.load(progress)
         if schemas is not None:
             name_tables(state, schemas)
         for table, row in rows:

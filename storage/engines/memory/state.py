@@ -52,6 +52,7 @@ class MemoryState:
     marks: list[_Mark] = field(default_factory=list)  # of the transactions since everything was durable
     notes: list[tuple[dict[Any, Any], Any, Any]] = field(default_factory=list)  # of their changes: where, and what was there
     shown: tuple[TableSet, tuple[EpochEntry, ...]] | None = None  # the tables and epochs as values; None: one has changed
+    value: EngineState | None = None  # all that `applied` shows; None: something of it has changed
 
     def copy(self) -> MemoryState:
         """To read from. Nothing inside the containers is ever changed in place."""
@@ -61,10 +62,20 @@ class MemoryState:
         )
 
     def applied(self) -> EngineState:
-        """The same as one frozen value."""
-        if self.shown is None:
-            self.shown = TableSet(dict(self.tables)), tuple(entry for _, entry in sorted(self.epochs.items()))
-        return EngineState(self.seq, self.epoch, self.timestamp, self.base, *self.shown)
+        """The same as one frozen value, which is made once for many looks."""
+        if self.value is None:
+            if self.shown is None:
+                self.shown = TableSet(dict(self.tables)), tuple(entry for _, entry in sorted(self.epochs.items()))
+            self.value = EngineState(self.seq, self.epoch, self.timestamp, self.base, *self.shown)
+        return self.value
+
+    def reach(self, seq: int, epoch: int, timestamp: int) -> None:
+        """The watermark is there now."""
+        self.seq, self.epoch, self.timestamp, self.value = seq, epoch, timestamp, None
+
+    def load(self, progress: bytes) -> None:
+        """A base is in as far as `progress`."""
+        self.base, self.value = progress, None
 
     def begin(self) -> None:
         """A transaction."""
@@ -74,7 +85,7 @@ class MemoryState:
         """None: nothing is there any more."""
         self.notes.append((where, key, where.get(key)))
         if where is self.tables or where is self.epochs:
-            self.shown = None
+            self.shown = self.value = None
         if value is None:
             where.pop(key, None)
         else:
@@ -85,7 +96,7 @@ class MemoryState:
         if kept >= len(self.marks):
             return
         mark = self.marks[kept]
-        self.shown = None
+        self.shown = self.value = None
         for where, key, before in reversed(self.notes[mark.noted :]):
             if before is None:
                 where.pop(key, None)

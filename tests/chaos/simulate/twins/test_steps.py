@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -24,6 +25,10 @@ class Port:
     def count(self) -> int:
         return self.calls
 
+    @property
+    def has_calls(self) -> bool:
+        return self.calls > 0
+
 
 class World:
     def __init__(self) -> None:
@@ -38,6 +43,16 @@ class World:
             self.answers.append(await self.stepped.read())
         except DfsError as error:
             self.answers.append(error.message)
+
+
+def test_what_is_not_awaited_shows_the_port_as_it_is_now() -> None:
+    world = World()
+    shown: Any = world.stepped
+    for _ in range(2):
+        assert (shown.calls, shown.has_calls, shown.count()) == (world.port.calls, world.port.has_calls, world.port.calls)
+        run(world.loop, world.ask())
+    assert (shown.calls, shown.has_calls) == (2, True)
+    assert world.steps.census == {"own_dfs.read.before": 2, "own_dfs.read.after": 2}
 
 
 @pytest.mark.parametrize(("when", "calls"), [("before", 0), ("after", 1)])
