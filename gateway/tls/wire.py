@@ -181,6 +181,9 @@ class TlsWire(asyncio.Transport, asyncio.Protocol):
             self.close()
 
     def eof_received(self) -> bool | None:
+        if self.waiting and not self._is_shut:  # the loop may close its transport behind this
+            self._seal()
+            self.send(self.collect())
         if self._is_ended:
             return None
         self._is_ended = True
@@ -194,7 +197,8 @@ class TlsWire(asyncio.Transport, asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._is_shut = self._is_ended = True
-        door, self._door, self._give, self.waiting = self._door, _NOBODY, _NOBODY.data_received, b""
+        self.waiting, self._give = b"", _NOBODY.data_received
+        door, self._door = self._door, _NOBODY
         door.connection_lost(exc)
 
     def _shut(self) -> None:

@@ -156,6 +156,19 @@ async def test_an_answer_arrives_before_the_end_that_follows_it_in_the_same_turn
     assert client.raw.sent == []
 
 
+async def test_an_answer_is_on_its_way_before_the_loop_closes_behind_the_clients_end(
+    certificates: Certificates, outbox: Outbox
+) -> None:
+    """A client may end its direction as soon as it has sent its request, and reads on."""
+    client = Client(certificates, outbox)
+    client.wire.write(b"an answer")
+    assert not client.wire.eof_received()
+    client.raw.close()
+    assert client.read() == (b"an answer", False)
+    await turn()
+    assert client.raw.sent == []
+
+
 @pytest.mark.parametrize("how", ["abort", "lost"])
 async def test_nothing_leaves_on_a_connection_that_is_gone(certificates: Certificates, outbox: Outbox, how: str) -> None:
     client = Client(certificates, outbox)
