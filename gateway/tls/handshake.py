@@ -22,7 +22,7 @@ from uvicorn.server import ServerState
 from gateway.api.problems import Answer, answer_for, plain_problem
 from gateway.tls.figures import TlsFigures
 from gateway.tls.rates import HandshakeRates
-from gateway.tls.wire import Outbox, TlsWire
+from gateway.tls.wire import TlsWire
 from twinlog.wire.tls import tls_words
 
 _HANDSHAKE_RECORD = 0x16  # the first byte of TLS; no request begins with it
@@ -48,8 +48,8 @@ class TlsGate:
 class Handshake(asyncio.Protocol):
     """One connection, until `door`, a DoorProtocol, has it. It is a Guest of the door's places."""
 
-    def __init__(self, door: Any, gate: TlsGate, state: ServerState, outbox: Outbox) -> None:
-        self._door, self._gate, self._state, self._outbox = door, gate, state, outbox
+    def __init__(self, door: Any, gate: TlsGate, state: ServerState) -> None:
+        self._door, self._gate, self._state = door, gate, state
         self._loop = asyncio.get_running_loop()
         self._secured: ssl.SSLObject | None = None  # None: its first record is not whole yet, or has no turn
         self._head = b""  # of that record
@@ -158,7 +158,7 @@ class Handshake(asyncio.Protocol):
             self._refuse(answer_for(refused, is_write=False), secured)
             return
         self._is_over = True
-        wire = TlsWire(self._raw, self._door, secured, self._incoming, self._outgoing, self._outbox)
+        wire = TlsWire(self._raw, self._door, secured, self._incoming, self._outgoing)
         self._raw.set_protocol(wire)
         self._door.front = self
         self._door.connection_made(wire)
@@ -222,9 +222,7 @@ class Handshake(asyncio.Protocol):
 
 def behind_tls(protocol: Callable[..., Any], gate: TlsGate) -> Callable[..., Handshake]:
     """A factory of protocols as `protocol` is one, for `uvicorn.Config(http=...)`."""
-    outbox = Outbox()
-
     def made(**given: Any) -> Handshake:
-        return Handshake(protocol(**given), gate, given["server_state"], outbox)
+        return Handshake(protocol(**given), gate, given["server_state"])
 
     return made

@@ -1,4 +1,4 @@
-"""Bytes between OpenSSL and the loop's transport: order, ends, pieces of records, and faults of one connection among others."""
+"""Bytes between OpenSSL and the loop's transport: order, ends, and records in whatever pieces."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.tls.contexts import public_context
-from gateway.tls.wire import READ_BYTES, Outbox, TlsWire
+from gateway.tls.wire import READ_BYTES, TlsWire
 from tests.gateway.tls.tls_rig import Certificates, client_of
 
 
@@ -22,11 +22,9 @@ class Raw(asyncio.Transport):
     def __init__(self) -> None:
         super().__init__()
         self.sent: list[bytes] = []
-        self.is_over, self.is_broken = False, False
+        self.is_over = False
 
     def write(self, data: Any) -> None:
-        if self.is_broken:
-            raise RuntimeError("the handler is closed")
         assert not self.is_over
         self.sent.append(bytes(data))
 
@@ -59,7 +57,7 @@ class Door(asyncio.Protocol):
 class Client:
     """One open connection: `wire` at the site, and the client's end of TLS."""
 
-    def __init__(self, certificates: Certificates, outbox: Outbox) -> None:
+    def __init__(self, certificates: Certificates) -> None:
         to_site, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
         secured = public_context(certificates.site("a")).wrap_bio(to_site, to_client, server_side=True)
         self._sent, self._came = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -70,7 +68,7 @@ class Client:
             to_site.write(self._sent.read())
             self._came.write(to_client.read())
         self.raw, self.door = Raw(), Door()
-        self.wire = TlsWire(self.raw, self.door, secured, to_site, to_client, outbox)
+        self.wire = TlsWire(self.raw, self.door, secured, to_site, to_client)
         self.wire.deliver()
 
     def sealed(self, data: bytes) -> bytes:
@@ -101,108 +99,28 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
     return Certificates(tmp_path_factory.mktemp("certs"))
 
 
-@pytest.fixture
-def outbox() -> Outbox:
-    return Outbox()
-
-
-def records(sent: list[bytes]) -> int:
-    data, count = b"".join(sent), 0
-    while data:
-        data, count = data[5 + int.from_bytes(data[3:5]) :], count + 1
-    return count
-
-
-async def turn() -> None:
-    await asyncio.sleep(0)
-
-
-async def test_the_answers_of_a_turn_leave_behind_it_each_as_one_record(certificates: Certificates, outbox: Outbox) -> None:
-    clients = [Client(certificates, outbox) for _ in range(3)]
-    for client in clients:
-        client.wire.write(b"head, ")
-        client.wire.write(bytearray(b"body"))
-        assert client.wire.get_write_buffer_size() == 10
-    await turn()
-    for client in clients:
-        assert records(client.raw.sent) == 1
-        assert client.read() == (b"head, body", False)
-        assert client.wire.get_write_buffer_size() == 0
-        client.wire.write(b"next")
-    await turn()
-    assert [client.read()[0] for client in clients] == [b"next"] * 3
-
-
 @given(sizes=st.lists(st.sampled_from([0, 1, 100, READ_BYTES - 1, READ_BYTES, READ_BYTES + 1, 50_000]), max_size=6))
 async def test_pieces_arrive_in_their_order_however_long(certificates: Certificates, sizes: list[int]) -> None:
-    client = Client(certificates, Outbox())
+    client = Client(certificates)
     pieces = [bytes([65 + number]) * size for number, size in enumerate(sizes)]
     for piece in pieces:
         client.wire.write(piece)
-        assert client.wire.get_write_buffer_size() <= READ_BYTES, "no more than a record waits"
-    await turn()
     assert client.read() == (b"".join(pieces), False)
 
 
-async def test_an_answer_arrives_before_the_end_that_follows_it_in_the_same_turn(
-    certificates: Certificates, outbox: Outbox
-) -> None:
-    client = Client(certificates, outbox)
+async def test_an_answer_arrives_before_the_end_that_follows_it(certificates: Certificates) -> None:
+    client = Client(certificates)
     client.wire.write(b"the last answer")
     client.wire.close()
     assert client.read() == (b"the last answer", True)
     client.wire.write(b"nobody reads this")
-    await turn()
     assert client.raw.sent == []
-
-
-async def test_an_answer_is_on_its_way_before_the_loop_closes_behind_the_clients_end(
-    certificates: Certificates, outbox: Outbox
-) -> None:
-    """A client may end its direction as soon as it has sent its request, and reads on."""
-    client = Client(certificates, outbox)
-    client.wire.write(b"an answer")
-    assert not client.wire.eof_received()
-    client.raw.close()
-    assert client.read() == (b"an answer", False)
-    await turn()
-    assert client.raw.sent == []
-
-
-@pytest.mark.parametrize("how", ["abort", "lost"])
-async def test_nothing_leaves_on_a_connection_that_is_gone(certificates: Certificates, outbox: Outbox, how: str) -> None:
-    client = Client(certificates, outbox)
-    client.wire.write(b"an answer")
-    client.wire.abort() if how == "abort" else client.wire.connection_lost(None)
-    await turn()
-    assert client.raw.sent == []
-
-
-@pytest.mark.parametrize("fault", ["sealing", "sending"])
-async def test_a_connection_that_fails_holds_up_no_other_ones_answer(
-    certificates: Certificates, outbox: Outbox, fault: str
-) -> None:
-    before, broken, behind = (Client(certificates, outbox) for _ in range(3))
-
-    def unsealed(data: Any) -> int:
-        raise ssl.SSLError("broken")
-
-    if fault == "sealing":
-        broken.wire.encrypt = unsealed
-    else:
-        broken.raw.is_broken = True
-    for _ in range(2):
-        for client in (before, broken, behind):
-            client.wire.write(b"an answer")
-        await turn()
-        assert broken.raw.is_over
-        assert [client.read()[0] for client in (before, behind)] == [b"an answer"] * 2
 
 
 @given(data=st.data())
 async def test_records_in_any_pieces_are_given_whole_and_once(certificates: Certificates, data: st.DataObject) -> None:
     """The quick look takes what comes for whole records, and what is left for the beginning of one."""
-    client = Client(certificates, Outbox())
+    client = Client(certificates)
     bodies = data.draw(st.lists(st.integers(1, 3 * READ_BYTES), min_size=1, max_size=4))
     sent = b"".join(client.sealed(bytes([65 + number]) * size) for number, size in enumerate(bodies))
     cuts = sorted(data.draw(st.lists(st.integers(1, len(sent)), max_size=5)))
@@ -212,8 +130,8 @@ async def test_records_in_any_pieces_are_given_whole_and_once(certificates: Cert
     assert b"".join(client.door.given) == b"".join(bytes([65 + number]) * size for number, size in enumerate(bodies))
 
 
-async def test_a_forged_record_ends_the_connection_and_gives_nothing(certificates: Certificates, outbox: Outbox) -> None:
-    client = Client(certificates, outbox)
+async def test_a_forged_record_ends_the_connection_and_gives_nothing(certificates: Certificates) -> None:
+    client = Client(certificates)
     record = bytearray(client.sealed(b"PUT"))
     record[-1] ^= 1
     client.wire.data_received(bytes(record))
@@ -221,8 +139,8 @@ async def test_a_forged_record_ends_the_connection_and_gives_nothing(certificate
     assert (client.door.given, client.raw.is_over) == ([], True)
 
 
-async def test_the_clients_close_notify_ends_it_behind_what_came_before(certificates: Certificates, outbox: Outbox) -> None:
-    client = Client(certificates, outbox)
+async def test_the_clients_close_notify_ends_it_behind_what_came_before(certificates: Certificates) -> None:
+    client = Client(certificates)
     last = client.sealed(b"GET")
     with suppress(ssl.SSLWantReadError):
         client._tls.unwrap()
