@@ -54,7 +54,7 @@ class _Known:
 
 
 class LastProof:
-    """What the last request of one connection was let through by: the same header needs no SHA-256 again."""
+    """Keeps what the last request of one connection was let through by: the same header needs no SHA-256 again."""
 
     __slots__ = ("changes", "known", "value")
 

@@ -72,12 +72,12 @@ class Client:
         self.wire.deliver()
 
     def sealed(self, data: bytes) -> bytes:
-        """A record, as it is sent."""
+        """Returns a record, as it is sent."""
         self._tls.write(data)
         return self._sent.read()
 
     def read(self) -> tuple[bytes, bool]:
-        """What has come, and whether nothing follows."""
+        """Returns what has come, and whether nothing follows."""
         self._came.write(b"".join(self.raw.sent))
         self.raw.sent.clear()
         came = b""
@@ -95,7 +95,7 @@ class Client:
 
 @pytest.fixture(scope="module")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
-    """Of all tests here: none changes them."""
+    """All tests here share them, and none changes them."""
     return Certificates(tmp_path_factory.mktemp("certs"))
 
 
