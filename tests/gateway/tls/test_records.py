@@ -123,20 +123,32 @@ async def test_records_in_any_pieces_are_given_whole_and_once(certificates: Cert
     client = Client(certificates)
     bodies = data.draw(st.lists(st.integers(1, 3 * READ_BYTES), min_size=1, max_size=4))
     sent = b"".join(client.sealed(bytes([65 + number]) * size) for number, size in enumerate(bodies))
-    cuts = sorted(data.draw(st.lists(st.integers(1, len(sent)), max_size=5)))
+    cut = st.sampled_from(_ends(sent)) | st.integers(1, len(sent))
+    cuts = sorted(data.draw(st.lists(cut, max_size=5)))
     for since, until in zip([0, *cuts], [*cuts, len(sent)], strict=True):
         if since < until:
             client.wire.data_received(sent[since:until])
     assert b"".join(client.door.given) == b"".join(bytes([65 + number]) * size for number, size in enumerate(bodies))
 
 
-async def test_a_forged_record_ends_the_connection_and_gives_nothing(certificates: Certificates) -> None:
+def _ends(sent: bytes) -> list[int]:
+    """Returns where each record ends."""
+    ends = [0]
+    while ends[-1] < len(sent):
+        ends.append(ends[-1] + 5 + int.from_bytes(sent[ends[-1] + 3 : ends[-1] + 5]))
+    return ends[1:]
+
+
+@pytest.mark.parametrize("before", [0, 1, 2])
+async def test_a_forged_record_ends_the_connection_and_gives_nothing(certificates: Certificates, before: int) -> None:
     client = Client(certificates)
+    for _ in range(before):
+        client.wire.data_received(client.sealed(b"GET"))
     record = bytearray(client.sealed(b"PUT"))
     record[-1] ^= 1
     client.wire.data_received(bytes(record))
     client.wire.data_received(client.sealed(b"PUT"))
-    assert (client.door.given, client.raw.is_over) == ([], True)
+    assert (client.door.given, client.raw.is_over) == ([b"GET"] * before, True)
 
 
 async def test_the_clients_close_notify_ends_it_behind_what_came_before(certificates: Certificates) -> None:
