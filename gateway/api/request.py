@@ -78,6 +78,10 @@ def read_head(method: str, path: bytes, headers: Iterable[tuple[bytes, bytes]]) 
             head.content_length = int(value)
         elif name == b"host":
             head.host = value if head.host is None else b""
+        elif name == b"authorization":
+            if head.authorization is not None:
+                head.twice = "Authorization"
+            head.authorization = value
         elif name == b"origin":
             head.is_of_page = True
         elif name == b"accept":
@@ -96,10 +100,6 @@ def read_head(method: str, path: bytes, headers: Iterable[tuple[bytes, bytes]]) 
             head.if_match = _joined(head.if_match, value)
         elif name == b"if-none-match":
             head.if_none_match = _joined(head.if_none_match, value)
-        elif name == b"authorization":
-            if head.authorization is not None:
-                head.twice = "Authorization"
-            head.authorization = value
         elif name == b"twinlog-deadline-s":
             if head.deadline is not None:
                 head.twice = "Twinlog-Deadline-S"

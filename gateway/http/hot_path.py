@@ -16,7 +16,7 @@ import asyncio
 from functools import partial
 from typing import Any
 
-from gateway.access.gate import Gate
+from gateway.access.gate import Gate, LastProof
 from gateway.access.limits import Budget
 from gateway.api.api_context import ApiContext
 from gateway.api.body_budget import SMALL_BODY_BYTES
@@ -63,6 +63,7 @@ class HotProtocol(DoorProtocol):
     context: ApiContext
     origins: Origins
     gate: Gate | None
+    _last_proof: LastProof | None = None  # of this connection
     _body_bytes_max: int
 
     def on_headers_complete(self) -> None:
@@ -90,7 +91,10 @@ class HotProtocol(DoorProtocol):
 
     def _granted(self, gate: Gate, head: Head, table: bytes) -> Budget | None:
         """The budget of a caller who may do this now."""
-        return gate.hot(head.authorization, self.client_certificates, head.method == "PUT", table)
+        last = self._last_proof
+        if last is None:
+            last = self._last_proof = LastProof()
+        return gate.hot(head.authorization, self.client_certificates, head.method == "PUT", table, last)
 
     def _begin_hot(self, head: Head, table: bytes, key: bytes, budget: Budget | None) -> None:
         if not self._head_complete():

@@ -17,7 +17,7 @@ from structlog.testing import capture_logs
 from gateway.access.authenticator import Presented, Proof, refused
 from gateway.access.caller import CALLER, Caller
 from gateway.access.certificates import Certificates
-from gateway.access.gate import DECISIONS_MAX, PROOFS_MAX, Gate, bearer_of, certificates_of
+from gateway.access.gate import DECISIONS_MAX, PROOFS_MAX, Gate, LastProof, bearer_of, certificates_of
 from gateway.access.grants import parse_grants
 from gateway.access.limits import LimitSettings
 from gateway.access.needs import IDENTITY
@@ -116,6 +116,57 @@ async def test_a_proof_that_was_begun_before_a_change_is_not_kept() -> None:
     one.held.set()
     await waiting
     assert gate.hot(b"Bearer ann", (), False, b"t") is None
+
+
+# ---- what a connection keeps
+async def test_a_token_that_is_revoked_is_refused_at_the_next_request_of_an_open_connection() -> None:
+    one, last = Anybody(), LastProof()
+    gate = gate_of(one)
+    await _admit(gate, "Bearer ann")
+    for _ in range(2):
+        assert gate.hot(b"Bearer ann", (), False, b"t", last) is not None
+    one.changed = True
+    await gate.refresh()
+    assert gate.hot(b"Bearer ann", (), False, b"t", last) is None
+    await _admit(gate, "Bearer ann")  # other grants, perhaps, and then those count
+    assert gate.hot(b"Bearer ann", (), False, b"t", last) is gate.hot(b"Bearer ann", (), False, b"t")
+
+
+async def test_an_open_connection_keeps_no_proof_longer_than_it_is_valid() -> None:
+    clock, last = Clock(), LastProof()
+    gate = gate_of(Anybody(clock.s + 10), clock)
+    await _admit(gate, "Bearer ann")
+    assert gate.hot(b"Bearer ann", (), False, b"t", last) is not None
+    clock.s += 10
+    assert gate.hot(b"Bearer ann", (), False, b"t", last) is None
+
+
+async def test_each_request_of_a_connection_is_its_own_callers() -> None:
+    """A proxy sends the requests of many over one connection; a header that begins as the last one is another one."""
+    last = LastProof()
+    gate = gate_of(Anybody())
+    shown = ("Bearer ann", "Bearer bob", "Bearer ann")
+    for value in shown:
+        await _admit(gate, value)
+    seen = [gate.hot(value.encode(), (), False, b"t", last) for value in shown]
+    assert seen == [gate.hot(value.encode(), (), False, b"t") for value in shown]
+    assert seen[0] is not seen[1]
+    for stranger in (b"Bearer an", b"Bearer annn", b"Bearer eve", b"", None):
+        assert gate.hot(stranger, (), False, b"t", last) is None
+
+
+async def test_grants_and_limits_of_an_open_connection_are_those_of_now() -> None:
+    last = LastProof()
+    gate = gate_of(Anybody())
+    await _admit(gate, "Bearer ann")
+    assert gate.hot(b"Bearer ann", (), False, b"t", last) is not None
+    gate.apply(LimitSettings(concurrent=1))
+    assert gate.hot(b"Bearer ann", (), False, b"t", last) is None, "proven anew, as every caller is after a change"
+    await _admit(gate, "Bearer ann")
+    budget = gate.hot(b"Bearer ann", (), False, b"t", last)
+    assert budget is not None
+    budget.count(0)
+    assert gate.hot(b"Bearer ann", (), False, b"t", last) is None, "one is under way"
 
 
 async def test_what_is_kept_is_bounded() -> None:
