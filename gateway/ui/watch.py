@@ -127,7 +127,7 @@ class PairWatch:
         self._tasks: list[asyncio.Task[None]] = []
         self._seen: PairSeen | None = None
         self._number = 0
-        self._changed = asyncio.Condition()
+        self._changed = asyncio.Event()  # of the next look: each look has its own
         self._whole = asyncio.Event()  # both sites and the advice were looked at
         self._watcher = Watcher(
             (self._site, self._other), _Probe(self), clock, Thresholds(), act=False, report=lambda advice, became: None
@@ -154,9 +154,8 @@ class PairWatch:
         try:
             while not self._closing.is_set():
                 self._need()
-                async with self._changed:
-                    while self._number <= number and not self._closing.is_set():
-                        await self._changed.wait()
+                while self._number <= number and not self._closing.is_set():
+                    await self._changed.wait()
                 if self._seen is not None and self._number > number:
                     number = self._number
                     yield self._seen
@@ -199,8 +198,12 @@ class PairWatch:
                 self._faults[work.__name__] = f"a fault of this gateway, which is in its log: {words(error)}"
             is_quick = pause_s == TICK_S and self._seen is not None and self._seen.operation is not None
             await self._pause(TICK_RUNNING_S if is_quick else pause_s)
-        async with self._changed:
-            self._changed.notify_all()
+        self._tell()
+
+    def _tell(self) -> None:
+        """Wakes every page that waits. None of them waits for another one, as they would for the lock of a condition."""
+        told, self._changed = self._changed, asyncio.Event()
+        told.set()
 
     async def _pause(self, pause_s: float) -> None:
         closing = asyncio.ensure_future(self._closing.wait())
@@ -209,8 +212,7 @@ class PairWatch:
 
     async def _look_here(self) -> None:
         self._publish_own()
-        async with self._changed:
-            self._changed.notify_all()
+        self._tell()
         running = self.own.operation
         if running is not None and (self._followed is None or self._followed.done()):
             self._followed = asyncio.get_running_loop().create_task(self._follow(running.id), name="page: operation")
@@ -220,8 +222,7 @@ class PairWatch:
         with suppress(TwinlogError):  # the next look says why
             async for _ in self._service.operations.follow(operation_id):
                 self._publish_own()
-                async with self._changed:
-                    self._changed.notify_all()
+                self._tell()
 
     async def _read_operations(self) -> None:
         looks = self._service.looks
