@@ -34,7 +34,7 @@ TICK_RUNNING_S = 0.25  # while an operation runs
 ADVICE_S = 2.0
 NEEDED_S = 15.0  # after the last page
 OLD_S = 3.0  # a look that is older is not shown to a page that is loaded
-FIRST_S = 3.0  # how long a page waits for the first look at everything
+FIRST_S = 0.7  # how long a page waits for the first look at everything; its stream shows the rest
 RATES_S = 5.0  # rates are of so long
 OPERATIONS_SHOWN = 20
 HELD = 150  # points of the curves: two minutes and a half
@@ -85,6 +85,12 @@ class PairSeen:
         return look
 
     @property
+    def silence(self) -> str:
+        """Returns why the other site is silent, as it was seen a moment ago; empty: it answers. So no page waits for it again."""
+        side = self.sides[self.other]
+        return side.error if side.look is None else ""
+
+    @property
     def operation(self) -> tuple[str, OperationDocument] | None:
         """The operation that runs, and the site where it does."""
         for site, side in self.sides.items():
@@ -113,7 +119,7 @@ class PairWatch:
     def __init__(self, service: SiteService, clock: Clock, closing: asyncio.Event) -> None:
         self._service, self._clock, self._closing = service, clock, closing
         self._site, self._other = service.site, OTHER[service.site]
-        self._sides = {self._site: Side(), self._other: Side(error="not asked yet")}
+        self._sides = {self._site: Side(), self._other: Side()}
         self._sampled = {self._site: _Sampled(), self._other: _Sampled()}
         self._advice: Advice | None = None
         self._written_s = clock.monotonic_s()
@@ -174,6 +180,11 @@ class PairWatch:
         if not self._tasks and not self._closing.is_set():
             self._whole.clear()
             self._written_s = max(self._written_s, self._needed_s)  # nobody looked meanwhile
+            before = self._sides[self._other]
+            self._sides[self._other] = Side(
+                error=f"site {self._other} has not answered yet", seen_s=before.seen_s, last=before.last
+            )
+            self._advice = None
             loop = asyncio.get_running_loop()
             self._tasks = [
                 loop.create_task(self._repeated(work, pause_s), name=f"page: {work.__name__}")

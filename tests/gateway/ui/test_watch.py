@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import NoReturn
 
 import pytest
 from msgspec.structs import replace
@@ -20,6 +21,7 @@ from storage.clock import SystemClock
 from tests.gateway.dict_service import DictService
 from tests.gateway.door_client import DoorClient
 from tests.gateway.ui.ui_rig import look, operation, pair_seen
+from twinlog.errors import PeerError
 
 
 class _Counting:
@@ -177,6 +179,39 @@ async def test_a_page_on_which_nothing_changes_gets_a_sign_of_life(
     stream = Live(pages, ANONYMOUS, "", "now", "").follow()
     assert [await anext(stream), await anext(stream)] == [b'event: page\ndata: {"one":"same"}\n\n', PING]
     await stream.aclose()
+
+
+async def test_no_page_waits_for_a_site_that_hangs(served: DoorClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counts calls: whoever was silent a moment ago is not asked again by each view, and is not shown as it was long ago."""
+    pages, asked = _pages(served), list[str]()
+    assert (await pages.watch.seen()).silence == ""
+    with monkeypatch.context() as long_ago:
+        long_ago.setattr("gateway.ui.watch.NEEDED_S", -1.0)
+        await asyncio.wait([task for task in asyncio.all_tasks() if task.get_name().startswith("page:")])
+    looks = served.service.looks
+
+    over = asyncio.Event()
+
+    async def hang(*of: str) -> NoReturn:
+        await over.wait()
+        raise PeerError("it came to an end")
+
+    def counted(*of: str) -> NoReturn:
+        asked.append("a view")
+        raise AssertionError
+
+    for name in ("other_now", "other_view"):
+        monkeypatch.setattr(looks, name, hang)
+    for name in ("other_operations", "other_epochs", "other_logs", "other_checks"):
+        monkeypatch.setattr(looks, name, counted)
+    monkeypatch.setattr("gateway.ui.watch.FIRST_S", 0.05)
+    monkeypatch.setattr("gateway.ui.watch.OLD_S", -1.0)
+    assert (await pages.watch.seen()).silence == "site b has not answered yet"
+    for path in ("/ui", "/ui/history", "/ui/log", "/ui/change?kind=switchover"):
+        answer = await served.http.get(path, headers={"accept": "text/html"})
+        assert "has not answered yet" in answer.text, path
+    assert asked == []
+    over.set()
 
 
 def _pages(door: DoorClient) -> Pages:
