@@ -19,7 +19,8 @@ from switchover.operations.document import HistoryEntry, Operation, OperationRes
 from switchover.operations.sql_journal import JournalSettings, SqlJournal
 
 STEPS = (
-    "preflight", "drain", "catch_up", "step_down", "begin", "claim", "fence", "replay", "wait_lease", "open", "cleanup", "verify",
+    "preflight", "drain", "catch_up", "step_down", "begin", "claim", "fence", "replay", "wait_lease", "open", "cleanup",
+    "verify",
 )
 _RETURN = 3  # from this step on there is no way back
 _TEN_YEARS_MS = 10 * 365 * 24 * 3600 * 1000

@@ -39,7 +39,7 @@ _ASKED = (
 
 
 class OpenPages:
-    """`with OpenPages(host, port, count) as pages:` so many streams, each of which has had its first event."""
+    """`with OpenPages(host, port, count) as pages:` so many streams. Each has had its first event."""
 
     def __init__(self, host: str, port: int, count: int) -> None:
         self._host, self._port, self._count = host, port, count
@@ -119,7 +119,7 @@ def _taken_us(pid: int) -> float:
 
 def table(taken: Mapping[int, list[Round]]) -> str:
     lines = [
-        "| open pages | us of CPU a PUT | PUTs a second | p99, ms | events a second, KiB a second | PUTs lost, by CPU | by rate |",
+        "| open pages | us of CPU a PUT | PUTs a second | p99, ms | events, KiB a second | PUTs lost, by CPU | by rate |",
         "|---|---|---|---|---|---|---|",
     ]
     for pages, rounds in taken.items():
@@ -129,7 +129,8 @@ def table(taken: Mapping[int, list[Round]]) -> str:
         pairs = list(zip(taken[0], rounds, strict=True))
         by_cpu = _words([100 * (1 - none.cpu_us / one.cpu_us) for none, one in pairs], 1) if pages else ""
         by_rate = _words([100 * (1 - one.per_second / none.per_second) for none, one in pairs], 1) if pages else ""
-        lines.append(f"| {pages} | {cpu} | {rate} | {p99} | {stream} | {by_cpu and by_cpu + ' %'} | {by_rate and by_rate + ' %'} |")
+        lost = [text and f"{text} %" for text in (by_cpu, by_rate)]
+        lines.append(f"| {pages} | {cpu} | {rate} | {p99} | {stream} | {' | '.join(lost)} |")
     return "\n".join(lines)
 
 

@@ -112,7 +112,7 @@ def while_the_other_hangs(pair: Pair, browser: Browser) -> dict[str, Taken]:
 
 def table(found: Mapping[str, list[Taken]], hung: Mapping[str, Taken]) -> str:
     lines = [
-        "| view | bytes | answered in, ms | of it CPU, ms | first paint, ms | `load`, ms | answered while the other site hangs, ms |",
+        "| view | bytes | answered in, ms | of it CPU, ms | first paint, ms | `load`, ms | while the other site hangs, ms |",
         "|---|---|---|---|---|---|---|",
     ]
     for name, rounds in found.items():
@@ -157,7 +157,7 @@ def main() -> int:
     except BenchError as error:
         print(f"bench: {error}", file=sys.stderr)
         return 1
-    print(f"{chosen.tables:,} tables, {chosen.operations:,} operations at each site: median of {chosen.rounds} (lowest to highest)")
+    print(f"{chosen.tables:,} tables, {chosen.operations:,} operations at each site: median (lowest to highest) of the rounds")
     print(table(found, hung))
     print(f"load average of the machine at the end: {os.getloadavg()[0]:.1f}")
     return 0

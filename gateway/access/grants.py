@@ -43,7 +43,7 @@ class Grants:
 
 @lru_cache(maxsize=1000)
 def knowing(grants: Grants) -> Callable[[str], bool]:
-    """Returns what says of a table's name whether any role is held on it: for many names, by one expression for all patterns."""
+    """Returns what says of a table's name whether any role is held on it, by one expression for all patterns."""
     patterns = sorted({translate(pattern) for _, pattern in grants.tables})
     if not patterns:
         return lambda table: False

@@ -49,7 +49,7 @@ class Catalog:
         self.writable = {table.id: table for table in self._by_name.values() if table.id != self._dropping}
 
     def applied(self) -> None:
-        """Something was applied. An engine replaces its tables as a whole, so that the same object has the same schemas. HOT."""
+        """Something was applied. An engine replaces its tables as a whole, so the same object has the same schemas. HOT."""
         tables = self._engine.applied.tables
         if tables is self._tables:
             return

@@ -29,7 +29,7 @@ Token = Annotated[str, Query(max_length=4000)]
 
 
 async def _of_other(seen: PairSeen, look: Callable[[], Awaitable[T]]) -> T | TwinlogError:
-    """What the other site shows, or why it does not. A site that was silent a moment ago is not waited for."""
+    """Returns what the other site shows, or why it does not. Nobody waits for a site that was silent a moment ago."""
     if seen.silence:
         return PeerError(seen.silence, site=seen.other)
     try:

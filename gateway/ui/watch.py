@@ -86,7 +86,7 @@ class PairSeen:
 
     @property
     def silence(self) -> str:
-        """Returns why the other site is silent, as it was seen a moment ago; empty: it answers. So no page waits for it again."""
+        """Returns why the other site is silent, as it was seen a moment ago; empty: it answers."""
         side = self.sides[self.other]
         return side.error if side.look is None else ""
 

@@ -45,7 +45,8 @@ PAIR_PANELS = (
     Panel("Faults", ((f"sum by (site) (twinlog_troubles{OF_PAIR})", "{{site}}"),), kind="stat", width=3, height=4),
     Panel("Release", ((f"twinlog_build_info{OF_PAIR}", "{{site}}: {{version}}"),), kind="stat", width=3, height=4),
     Panel("Acknowledged writes", ((_rate("twinlog_ack_seconds_count", "mode"), "{{mode}}"),), "wps"),
-    Panel("Time to the acknowledgement", _quantiles("twinlog_ack_seconds", "ack", "mode"), "s", empty_while="there are no writes"),
+    Panel("Time to the acknowledgement", _quantiles("twinlog_ack_seconds", "ack", "mode"), "s",
+          empty_while="there are no writes"),
     Panel("Where writes wait", (
         *_quantiles("twinlog_local_append_seconds", "local log"), *_quantiles("twinlog_remote_append_seconds", "remote log"),
         *_quantiles("twinlog_apply_seconds", "storage"),
@@ -81,7 +82,8 @@ PAIR_PANELS = (
     Panel("Memory", ((f"process_resident_memory_bytes{OF_PAIR}", "{{site}}"),), "bytes"),
     Panel("Open files", ((f"process_open_fds{OF_PAIR}", "{{site}}"),)),
     Panel("CPU", ((_rate("process_cpu_seconds_total", "site"), "{{site}}"),), "percentunit"),
-    Panel("How late the event loop is", _quantiles("twinlog_event_loop_lag_seconds", "loop"), "s", empty_while="a site has run for less than a minute"),
+    Panel("How late the event loop is", _quantiles("twinlog_event_loop_lag_seconds", "loop"), "s",
+          empty_while="a site has run for less than a minute"),
     Panel("Since the last good audit", ((f"min(twinlog_last_good_audit_age_seconds{OF_PAIR})", "age"),), "s",
           empty_while="no audit was good since the sites were started"),
 )
@@ -150,6 +152,7 @@ def _model(panel: Panel, number: int, place: dict[str, int]) -> dict[str, Any]:
     by_name = {"stat": {"textMode": "value_and_name", "reduceOptions": {"calcs": ["lastNotNull"]}}}
     described = {"description": f"Empty while {panel.empty_while}."} if panel.empty_while else {}
     return {
-        "id": number, "title": panel.title, **described, "type": panel.kind, "datasource": SOURCE, "gridPos": place, "targets": targets,
+        "id": number, "title": panel.title, **described, "type": panel.kind, "datasource": SOURCE, "gridPos": place,
+        "targets": targets,
         "fieldConfig": {"defaults": {"unit": panel.unit}, "overrides": []}, "options": by_name.get(panel.kind, {}),
     }

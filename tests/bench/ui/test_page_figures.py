@@ -9,7 +9,7 @@ from bench.ui.views import Taken
 
 def test_what_open_pages_cost_is_compared_within_a_round() -> None:
     none = [Round(100.0, 1000.0, 9.0, 0.0, 0.0), Round(50.0, 2000.0, 9.0, 0.0, 0.0), Round(80.0, 1200.0, 9.0, 0.0, 0.0)]
-    many = [Round(125.0, 900.0, 9.0, 200.0, 2800.0), Round(62.5, 1900.0, 9.0, 200.0, 2800.0), Round(100.0, 1200.0, 9.0, 180.0, 2000.0)]
+    many = [Round(cpu, rate, 9.0, 200.0, 2800.0) for cpu, rate in ((125.0, 900.0), (62.5, 1900.0), (100.0, 1200.0))]
     first, last = streams.table({0: none, 200: many}).splitlines()[2:]
     assert first == "| 0 | 80.0 (50.0 to 100.0) | 1,200 (1,000 to 2,000) | 9.0 (9.0 to 9.0) | 0, 0 |  |  |"
     assert last.endswith("| 200, 2800 | 20.0 (20.0 to 20.0) % | 5.0 (0.0 to 10.0) % |")

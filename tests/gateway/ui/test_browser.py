@@ -36,13 +36,15 @@ AXE_UP_TO = 1920  # wider, the page has the same elements in the same colours
 LINES = """() => {
   const faults = [], spans = ["#text", "CODE", "B", "I", "A", "SPAN", "SMALL"];
   for (const one of document.querySelectorAll("main :is(p, li, dd, td, h1, h2, label)")) {
-    const text = [...one.childNodes].filter((node) => spans.includes(node.nodeName)).map((node) => node.textContent).join("").trim();
+    const parts = [...one.childNodes].filter((node) => spans.includes(node.nodeName));
+    const text = parts.map((node) => node.textContent).join("").trim();
     if (text.length < 25 || !one.checkVisibility()) continue;
     const range = document.createRange();
     range.selectNodeContents(one);
     const lines = new Set([...range.getClientRects()].map((line) => Math.round(line.bottom / 8))).size;
     const letters = text.length / Math.max(1, lines);
-    if (letters > 120 || (one.tagName === "TD" && letters < 8)) faults.push(`${Math.round(letters)} letters a line: ${text.slice(0, 60)}`);
+    const isBad = letters > 120 || (one.tagName === "TD" && letters < 8);
+    if (isBad) faults.push(`${Math.round(letters)} letters a line: ${text.slice(0, 60)}`);
   }
   for (const node of document.querySelectorAll("svg.path .node")) {
     const box = node.querySelector("rect").getBBox();

@@ -1,4 +1,4 @@
-"""What a site with a long past pays for it: counted in instructions of SQLite, not in time."""
+"""A site with a long past pays nothing for it: its work is counted in instructions of SQLite, not in time."""
 
 from __future__ import annotations
 
