@@ -5,6 +5,10 @@ pages of *Now* at that gateway: event streams as a browser has them, whose bytes
 without a page, nobody has looked for so long that the gateway has stopped watching the pair. CPU is that of the active's
 process by the kernel's count, for each PUT; it depends less than the rate on what else the machine does, and the reader of the
 streams is not in it. The cost is compared within a round: PUTs that fit into the same CPU.
+
+A second part has TRICKLE PUTs a second, which are enough to change every figure of the page at each look, and says which share
+of one core the gateway takes. A gateway is busy on one core, so this is the share of its PUTs that open pages cost at most; on a
+machine that does much else it says more than the first part.
 """
 
 from __future__ import annotations
@@ -30,6 +34,7 @@ from bench.pair import BenchError, Pair
 from bench.requests import BENCH_TABLE, Workload
 from gateway.ui.watch import NEEDED_S
 
+TRICKLE = 50.0
 _WARM_SECONDS = 5.0
 _OPEN_S = 30.0
 _EVENT = b"event: page"
@@ -84,32 +89,40 @@ class OpenPages:
 
 
 class Round(NamedTuple):
-    """`cpu_us`: of the gateway, for each PUT; `events`, `kib`: of the streams, a second."""
+    """`cpu_us`: of the gateway, for each PUT; `core`: its share of one core; `events`, `kib`: of the streams, a second."""
 
     cpu_us: float
+    core: float
     per_second: float
     p99_ms: float
     events: float
     kib: float
 
 
-def round_with(pair: Pair, pages: int, connections: int, seconds: float) -> Round:
-    """One round. Before one without pages the gateway has forgotten those before."""
+def rounds_with(pair: Pair, pages: int, connections: int, seconds: float) -> tuple[Round, Round]:
+    """A round of as many PUTs as may be, and one of a trickle. Without pages the gateway has forgotten those before."""
     with ExitStack() as stack:
         opened = stack.enter_context(OpenPages(pair.host, pair.port, pages)) if pages else None
         if opened is None:
             time.sleep(NEEDED_S + 2.0)
-        before = (opened.events, opened.bytes) if opened is not None else (0, 0)
-        taken, begun_s = _taken_us(pair.pids["a"]), time.monotonic()
-        workload = Workload("put", "single", keys=measure.KEYS)
-        result = measure.load(
-            LoadPlan(pair.host, pair.port, connections, workload, seconds=seconds, warm_up_s=0.0, token=pair.token)
-        )
-        taken, over_s = _taken_us(pair.pids["a"]) - taken, time.monotonic() - begun_s
-        events, read = (opened.events - before[0], opened.bytes - before[1]) if opened is not None else (0, 0)
+        return _one_round(pair, opened, connections, seconds, None), _one_round(pair, opened, connections, seconds, TRICKLE)
+
+
+def _one_round(pair: Pair, opened: OpenPages | None, connections: int, seconds: float, rate: float | None) -> Round:
+    before = (opened.events, opened.bytes) if opened is not None else (0, 0)
+    taken, begun_s = _taken_us(pair.pids["a"]), time.monotonic()
+    result = measure.load(LoadPlan(
+        pair.host, pair.port, connections, Workload("put", "single", keys=measure.KEYS), seconds=seconds, warm_up_s=0.0,
+        arrivals_per_second=rate, token=pair.token,
+    ))
+    taken, over_s = _taken_us(pair.pids["a"]) - taken, time.monotonic() - begun_s
+    events, read = (opened.events - before[0], opened.bytes - before[1]) if opened is not None else (0, 0)
     if not result.count or result.failures:
         raise BenchError(f"{result.count} PUTs were good, and {result.failures} were not")
-    return Round(taken / result.count, result.per_second, result.p99_ms or 0.0, events / over_s, read / 1024 / over_s)
+    return Round(
+        taken / result.count, taken / 1e6 / over_s, result.per_second, result.p99_ms or 0.0, events / over_s,
+        read / 1024 / over_s,
+    )
 
 
 def _taken_us(pid: int) -> float:
@@ -131,6 +144,16 @@ def table(taken: Mapping[int, list[Round]]) -> str:
         by_rate = _words([100 * (1 - one.per_second / none.per_second) for none, one in pairs], 1) if pages else ""
         lost = [text and f"{text} %" for text in (by_cpu, by_rate)]
         lines.append(f"| {pages} | {cpu} | {rate} | {p99} | {stream} | {' | '.join(lost)} |")
+    return "\n".join(lines)
+
+
+def trickle_table(taken: Mapping[int, list[Round]]) -> str:
+    lines = ["| open pages | of one core | more than without a page | events, KiB a second |", "|---|---|---|---|"]
+    for pages, rounds in taken.items():
+        pairs = zip(taken[0], rounds, strict=True)
+        more = _words([100 * (one.core - none.core) for none, one in pairs], 2) + " %" if pages else ""
+        stream = f"{_median([one.events for one in rounds]):.0f}, {_median([one.kib for one in rounds]):.0f}"
+        lines.append(f"| {pages} | {_words([100 * one.core for one in rounds], 2)} % | {more} | {stream} |")
     return "\n".join(lines)
 
 
@@ -157,16 +180,20 @@ def main() -> int:
     try:
         with tempfile.TemporaryDirectory(prefix="twinlog-streams-") as folder, Pair(Path(folder) / "demo") as pair:
             pair.create_table("single", BENCH_TABLE)
-            round_with(pair, 1, chosen.connections, _WARM_SECONDS)
+            rounds_with(pair, 1, chosen.connections, _WARM_SECONDS)
             taken: dict[int, list[Round]] = {pages: [] for pages in ways}
+            trickled: dict[int, list[Round]] = {pages: [] for pages in ways}
             for number in range(chosen.rounds):
                 for pages in ways if number % 2 else reversed(ways):
-                    taken[pages].append(round_with(pair, pages, chosen.connections, chosen.seconds))
-                    print(f"round {number + 1}, {pages} pages: {taken[pages][-1]}", file=sys.stderr, flush=True)
+                    full, trickle = rounds_with(pair, pages, chosen.connections, chosen.seconds)
+                    taken[pages].append(full)
+                    trickled[pages].append(trickle)
+                    print(f"round {number + 1}, {pages} pages: {full}, {trickle}", file=sys.stderr, flush=True)
     except BenchError as error:
         print(f"bench: {error}", file=sys.stderr)
         return 1
     print(table(taken))
+    print(f"\nwith {TRICKLE:.0f} PUTs a second:\n{trickle_table(trickled)}")
     print(f"load average of the machine at the end: {os.getloadavg()[0]:.1f}")
     return 0
 
