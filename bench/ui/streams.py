@@ -6,9 +6,9 @@ without a page, nobody has looked for so long that the gateway has stopped watch
 process by the kernel's count, for each PUT; it depends less than the rate on what else the machine does, and the reader of the
 streams is not in it. The cost is compared within a round: PUTs that fit into the same CPU.
 
-A second part has TRICKLE PUTs a second, which are enough to change every figure of the page at each look, and says which share
-of one core the gateway takes. A gateway is busy on one core, so this is the share of its PUTs that open pages cost at most; on a
-machine that does much else it says more than the first part.
+A second part has TRICKLE PUTs a second, which are enough to change every figure of the page at each look, and says which
+share of one core the gateway takes. A gateway is busy on one core, so this is the share of its PUTs that open pages cost at
+most; on a machine that does much else it says more than the first part.
 """
 
 from __future__ import annotations
