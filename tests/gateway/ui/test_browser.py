@@ -169,7 +169,7 @@ def test_now_is_live_and_moves_nothing(live: Pair, page_at: Callable[..., Page])
 def test_without_javascript_now_reads_and_loads_itself_again(live: Pair, page_at: Callable[..., Page]) -> None:
     page = page_at(scripts=False)
     page.goto(f"{_active(live)}/ui")
-    assert "All is well" in page.locator("h1").inner_text()
+    expect(page.locator("h1")).to_contain_text("All is well", timeout=WAIT_MS)  # loaded again, where the first look is late
     assert page.locator("svg.path.wide").is_visible()
     assert page.locator('noscript meta[http-equiv="refresh"]').count() == 1 or "refresh" in page.content()
     _shot(page, "now-without-javascript")
@@ -221,6 +221,7 @@ def test_a_switchover_driven_from_the_page_under_load(live: Pair, page_at: Calla
     here, there = page_at(), page_at()
     with _Load(_address(live)) as load:
         there.goto(f"{_url(live, old)}/ui")
+        expect(there.locator(".columns")).to_contain_text("follows the active", timeout=WAIT_MS)  # it has seen both sites
         here.goto(f"{_url(live, old)}/ui/change?kind=switchover")
         expect(here.locator(".ask h2")).to_contain_text("it would begin now")
         here.get_by_role("link", name=re.compile(f"page of site {new}")).click()
