@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from sqlalchemy import Connection, MetaData, Table, create_engine, event, inspect, text
 from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
 from sqlalchemy.pool import QueuePool
-from sqlalchemy.schema import CreateColumn, CreateSchema, CreateTable
+from sqlalchemy.schema import CreateColumn, CreateIndex, CreateSchema, CreateTable
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_random
 
 from storage.disk.workers import Worker
@@ -113,6 +113,7 @@ class Database:
         for table in self._metadata.sorted_tables:
             connection.execute(CreateTable(table, if_not_exists=True))
             self._add_columns(connection, table)
+            self._add_indexes(connection, table)
 
     def _add_columns(self, connection: Connection, table: Table) -> None:
         """A database of an earlier release gets the columns that it lacks and that may be empty. Raises ConfigError."""
@@ -128,6 +129,12 @@ class Database:
                     f"{column.name}; stop the site, move that database away, and start the site: it makes a new one"
                 )
             connection.execute(text(f"ALTER TABLE {place} ADD COLUMN {CreateColumn(column).compile(dialect=dialect)}"))
+
+    def _add_indexes(self, connection: Connection, table: Table) -> None:
+        there = {index["name"] for index in inspect(connection).get_indexes(table.name, schema=self._schema)}
+        for index in table.indexes:
+            if index.name not in there:
+                connection.execute(CreateIndex(index))
 
     @property
     def _url(self) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gateway.access.grants import EVERYTHING, OF_TABLES, REPLICATOR, Grants
+from gateway.access.grants import EVERYTHING, REPLICATOR, Grants, knowing
 from twinlog.errors import Forbidden
 
 CALLER = "twinlog.caller"  # in the scope of a request
@@ -26,7 +26,7 @@ class Caller:
 
     def knows(self, table: str) -> bool:
         """True where the caller may know of this table: any grant on it."""
-        return any(self.grants.on(role, table) for role in OF_TABLES)
+        return knowing(self.grants)(table)
 
     def require(self, role: str, table: str) -> None:
         """Raises Forbidden that names the grant, and says nothing about whether there is such a table."""

@@ -8,9 +8,10 @@ This module is pure.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
+from fnmatch import fnmatchcase, translate
+from functools import lru_cache
 
 from twinlog.errors import InvalidInput
 
@@ -38,6 +39,16 @@ class Grants:
 
     def texts(self) -> list[str]:
         return sorted([*(f"{role}:{pattern}" for role, pattern in self.tables), *self.pair])
+
+
+@lru_cache(maxsize=1000)
+def knowing(grants: Grants) -> Callable[[str], bool]:
+    """Returns what says of a table's name whether any role is held on it, by one expression for all patterns."""
+    patterns = sorted({translate(pattern) for _, pattern in grants.tables})
+    if not patterns:
+        return lambda table: False
+    fits = re.compile("|".join(patterns)).match
+    return lambda table: fits(table) is not None
 
 
 EVERYTHING = Grants(frozenset((role, "*") for role in OF_TABLES), frozenset(OF_THE_PAIR))

@@ -16,8 +16,10 @@ class Catalog:
     def __init__(self, engine: StorageEngine) -> None:
         self._engine = engine
         self._by_name: dict[str, TableSchema] = {}
+        self._sorted: list[TableSchema] | None = None
         self.dropped: list[TableSchema] = []  # those whose rows are kept, the last one first
         self._schemas: dict[int, bytes] = {}
+        self._tables = engine.applied.tables  # those that were read, or equal ones
         self._dropping: int | None = None  # the table whose drop is on its way through the log
         self.writable: dict[int, TableSchema] = {}
         self.reload()
@@ -25,10 +27,12 @@ class Catalog:
     def reload(self) -> None:
         """Reads every schema again: after DDL, a rejoin, or base data."""
         before, known = self._schemas, {table.id: table for table in (*self._by_name.values(), *self.dropped)}
-        self._schemas = schemas = self._engine.applied.schemas()
+        self._tables = self._engine.applied.tables
+        self._schemas = schemas = self._tables.schemas()
         unchanged = {table_id for table_id, data in schemas.items() if before.get(table_id) == data and table_id in known}
         tables = [known[table_id] if table_id in unchanged else decode_schema(data) for table_id, data in schemas.items()]
         self._by_name = {table.name: table for table in tables if table.dropped_ms is None}
+        self._sorted = None
         self.dropped = sorted((one for one in tables if one.dropped_ms is not None), key=lambda one: one.dropped_ms or 0)[::-1]
         self._note_writable()
 
@@ -45,9 +49,13 @@ class Catalog:
         self.writable = {table.id: table for table in self._by_name.values() if table.id != self._dropping}
 
     def applied(self) -> None:
-        """Something was applied. Comparing the schemas is cheaper than looking at every record's kind: they are few."""
-        if self._engine.applied.schemas() != self._schemas:
+        """Something was applied. An engine replaces its tables as a whole, so the same object has the same schemas. HOT."""
+        tables = self._engine.applied.tables
+        if tables is self._tables:
+            return
+        if tables.schemas() != self._schemas:
             self.reload()
+        self._tables = tables
 
     def get(self, name: str) -> TableSchema:
         """Raises NotFound."""
@@ -77,4 +85,7 @@ class Catalog:
             raise Conflict(f"table {table.name!r} changed while the request was on its way: send it again", table=table.name)
 
     def all(self) -> list[TableSchema]:
-        return [self._by_name[name] for name in sorted(self._by_name)]
+        """Returns the tables by name."""
+        if self._sorted is None:
+            self._sorted = [self._by_name[name] for name in sorted(self._by_name)]
+        return list(self._sorted)

@@ -23,7 +23,7 @@ from gateway.ui.page_route import Text, pages_of
 from gateway.ui.pages import Pages
 from gateway.ui.views.change import CHECKED, KINDS, Ask, ask_of, change_values, checks_shown, options_of
 from gateway.ui.watch import PairSeen
-from twinlog.errors import InvalidInput, TwinlogError
+from twinlog.errors import InvalidInput, PeerError, TwinlogError
 
 Act = Annotated[Literal["", "abort", "resume"], Query()]
 
@@ -91,11 +91,10 @@ async def _page(
     checks = None
     if ask is not None and ask.kind.name in CHECKED:
         try:
-            looks = pages.service.looks
-            found = await (
-                pages.service.operations.checks(ask.kind.name) if ask.is_here else looks.other_checks(ask.kind.name)
-            )
-            checks = checks_shown(found)
+            if not ask.is_here and seen.silence:
+                raise PeerError(seen.silence, site=seen.other)
+            name, looks = ask.kind.name, pages.service.looks
+            checks = checks_shown(await (pages.service.operations.checks(name) if ask.is_here else looks.other_checks(name)))
         except TwinlogError as silent:
             error = error or f"site {ask.runs_at} does not say whether it would begin: {silent.message}"
     values: dict[str, Any] = {

@@ -1,7 +1,7 @@
 """Shares what the event streams of pages show: each live part is drawn once a look for all who may see the same.
 
 What always holds: an event has the parts that changed since a look, and only streams that have seen that very look get it as it
-is; what nobody asked for during the last looks is forgotten.
+is, the same bytes for all of them; what nobody asked for during the last looks is forgotten.
 """
 
 from __future__ import annotations
@@ -11,19 +11,21 @@ from typing import NamedTuple
 
 import msgspec
 
+from gateway.api.routes.event_stream import frame_of
 from gateway.ui.watch import PairSeen
 
 Key = tuple[str, str, bool, bool]  # view, operation, whether the advice may be shown, whether changes may be made
+EVENT = "page"  # its name in the stream
 FORGOTTEN_LOOKS = 50
 
 
 class Drawn(NamedTuple):
-    """The parts of a view at look `number`, and the event for those who have seen look `before`."""
+    """The parts of a view at look `number`, and the frame for those who have seen look `before`; empty: nothing changed."""
 
     number: int
     parts: Mapping[str, str]
     before: int
-    event: bytes
+    frame: bytes
 
 
 class Shared:
@@ -41,11 +43,12 @@ class Shared:
                 del self._drawn[other]
         parts = make(seen)
         known: Mapping[str, str] = {} if last is None else last.parts
-        drawn = Drawn(seen.number, parts, -1 if last is None else last.number, event_of(known, parts))
+        drawn = Drawn(seen.number, parts, -1 if last is None else last.number, frame_between(known, parts))
         self._drawn[key] = drawn
         return drawn
 
 
-def event_of(before: Mapping[str, str], now: Mapping[str, str]) -> bytes:
-    """Returns the parts that changed, as JSON; `{}`: none."""
-    return msgspec.json.encode({name: text for name, text in now.items() if before.get(name) != text})
+def frame_between(before: Mapping[str, str], now: Mapping[str, str]) -> bytes:
+    """Returns the event of the parts that changed, as a stream sends it; empty: none did."""
+    changed = {name: text for name, text in now.items() if before.get(name) != text}
+    return frame_of(EVENT, msgspec.json.encode(changed)) if changed else b""

@@ -1,22 +1,22 @@
 """The event stream of a page: the parts that changed, as HTML.
 
-What always holds: a stream shows what the caller may see, and ends with the session.
+What always holds: a stream shows what the caller may see, and ends with the session and with the door; streams that show the
+same send the same bytes.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 
 from gateway.access.caller import Caller
-from gateway.ui.drawing import event_of
+from gateway.api.routes.event_stream import PING, PING_S
+from gateway.ui.drawing import frame_between
 from gateway.ui.pages import Pages
 from gateway.ui.rendering import regions
 from gateway.ui.views.change import change_values
 from gateway.ui.views.now import now_page
 from gateway.ui.watch import PairSeen
 from twinlog.errors import InvalidInput, NotFound
-
-NOTHING = b"{}"
 
 
 class Live:
@@ -32,19 +32,20 @@ class Live:
         self._may_change = pages.may(caller, "POST", "/ui/change")
         self._needs_session = pages.sessions.token_of(session) is not None
 
-    async def follow(self) -> AsyncIterator[bytes]:
-        """Yields an event for each look at which something has changed; the first has all parts."""
+    async def follow(self) -> AsyncGenerator[bytes]:
+        """Yields a frame for each look at which something has changed; the first has all parts."""
         shown: Mapping[str, str] = {}
-        number = -1
+        number, sent_s = -1, 0.0
         key = (self._view, self._operation, self._is_advised, self._may_change)
         async for seen in self._pages.watch.follow():
             if self._needs_session and self._pages.sessions.token_of(self._session, is_use=False) is None:
                 return  # the page asks for another stream, and is led to the log-in
             drawn = self._pages.shared.draw(key, seen, self._draw)
-            event = drawn.event if drawn.before == number else event_of(shown, drawn.parts)
+            frame = drawn.frame if drawn.before == number else frame_between(shown, drawn.parts)
             shown, number = drawn.parts, drawn.number
-            if event != NOTHING:
-                yield event
+            if frame or seen.at_s - sent_s >= PING_S:
+                sent_s = seen.at_s
+                yield frame or PING
 
     def _draw(self, seen: PairSeen) -> Mapping[str, str]:
         if self._view == "now":

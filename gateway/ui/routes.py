@@ -6,17 +6,15 @@ shows nothing that the page itself would not.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from typing import Annotated, Any
+from typing import Annotated
 
-import msgspec
 from fastapi import APIRouter, Path
 from starlette.requests import Request
 from starlette.responses import Response
 
 from gateway.api.problems import Answer
-from gateway.api.routes.common import caller_of, context_of, to_response
-from gateway.api.routes.event_stream import event_stream
+from gateway.api.routes.common import caller_of, to_response
+from gateway.api.routes.event_stream import frame_stream
 from gateway.ui import change_routes, view_routes
 from gateway.ui.forms import read_form
 from gateway.ui.live import Live
@@ -51,12 +49,7 @@ def _now(routes: APIRouter) -> None:
     async def events(request: Request, view: Text, operation: Text = "") -> Response:
         pages = pages_of(request)
         live = Live(pages, caller_of(request), pages.sessions.number_of(request.scope["headers"]), view, operation)
-        return await event_stream(request, "page", _as_documents(live.follow()), context_of(request).closing)
-
-
-async def _as_documents(source: AsyncIterator[bytes]) -> AsyncIterator[Any]:
-    async for encoded in source:
-        yield msgspec.Raw(encoded)
+        return await frame_stream(request, live.follow())
 
 
 def _files(routes: APIRouter) -> None:

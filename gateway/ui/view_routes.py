@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Query
@@ -18,18 +18,22 @@ from gateway.ui.views.audits import audits_page
 from gateway.ui.views.history import epoch_rows, operation_rows
 from gateway.ui.views.logs import SiteLogs, site_logs
 from gateway.ui.views.tables import rows_shown, table_path, tables_page
+from gateway.ui.watch import PairSeen
 from storage.rows.schema import to_public
 from switchover.operations.document import OperationDocument
-from twinlog.errors import TwinlogError
+from twinlog.errors import PeerError, TwinlogError
 
 T = TypeVar("T")
 Page = Annotated[int, Query(ge=1, le=1_000_000)]
 Token = Annotated[str, Query(max_length=4000)]
 
 
-async def _or_error(look: Awaitable[T]) -> T | TwinlogError:
+async def _of_other(seen: PairSeen, look: Callable[[], Awaitable[T]]) -> T | TwinlogError:
+    """Returns what the other site shows, or why it does not. Nobody waits for a site that was silent a moment ago."""
+    if seen.silence:
+        return PeerError(seen.silence, site=seen.other)
     try:
-        return await look
+        return await look()
     except TwinlogError as error:
         return error
 
@@ -43,8 +47,9 @@ def add_routes(routes: APIRouter) -> None:
     async def history(request: Request) -> Response:
         pages = pages_of(request)
         looks = pages.service.looks
-        seen, own, other, other_epochs = await asyncio.gather(
-            pages.watch.seen(), looks.operations(), _or_error(looks.other_operations()), _or_error(looks.other_epochs()),
+        seen = await pages.watch.seen()
+        own, other, other_epochs = await asyncio.gather(
+            looks.operations(), _of_other(seen, looks.other_operations), _of_other(seen, looks.other_epochs),
         )
         by_site: dict[str, list[OperationDocument]] = {pages.site: own.operations}
         missing = other.message if isinstance(other, TwinlogError) else ""
@@ -91,7 +96,8 @@ def add_routes(routes: APIRouter) -> None:
     async def log(request: Request) -> Response:
         pages = pages_of(request)
         looks = pages.service.looks
-        seen, own, other = await asyncio.gather(pages.watch.seen(), looks.logs(), _or_error(looks.other_logs()))
+        seen = await pages.watch.seen()
+        own, other = await asyncio.gather(looks.logs(), _of_other(seen, looks.other_logs))
         told = SiteLogs(seen.other, other.message) if isinstance(other, TwinlogError) else site_logs(other)
         shown = sorted((site_logs(own), told), key=lambda one: one.site)
         return pages.page(request, "log.html", "Log", {"logs": shown})

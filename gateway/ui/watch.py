@@ -34,7 +34,7 @@ TICK_RUNNING_S = 0.25  # while an operation runs
 ADVICE_S = 2.0
 NEEDED_S = 15.0  # after the last page
 OLD_S = 3.0  # a look that is older is not shown to a page that is loaded
-FIRST_S = 3.0  # how long a page waits for the first look at everything
+FIRST_S = 0.7  # how long a page waits for the first look at everything; its stream shows the rest
 RATES_S = 5.0  # rates are of so long
 OPERATIONS_SHOWN = 20
 HELD = 150  # points of the curves: two minutes and a half
@@ -85,6 +85,12 @@ class PairSeen:
         return look
 
     @property
+    def silence(self) -> str:
+        """Returns why the other site is silent, as it was seen a moment ago; empty: it answers."""
+        side = self.sides[self.other]
+        return side.error if side.look is None else ""
+
+    @property
     def operation(self) -> tuple[str, OperationDocument] | None:
         """The operation that runs, and the site where it does."""
         for site, side in self.sides.items():
@@ -113,7 +119,7 @@ class PairWatch:
     def __init__(self, service: SiteService, clock: Clock, closing: asyncio.Event) -> None:
         self._service, self._clock, self._closing = service, clock, closing
         self._site, self._other = service.site, OTHER[service.site]
-        self._sides = {self._site: Side(), self._other: Side(error="not asked yet")}
+        self._sides = {self._site: Side(), self._other: Side()}
         self._sampled = {self._site: _Sampled(), self._other: _Sampled()}
         self._advice: Advice | None = None
         self._written_s = clock.monotonic_s()
@@ -127,7 +133,7 @@ class PairWatch:
         self._tasks: list[asyncio.Task[None]] = []
         self._seen: PairSeen | None = None
         self._number = 0
-        self._changed = asyncio.Condition()
+        self._changed = asyncio.Event()  # of the next look: each look has its own
         self._whole = asyncio.Event()  # both sites and the advice were looked at
         self._watcher = Watcher(
             (self._site, self._other), _Probe(self), clock, Thresholds(), act=False, report=lambda advice, became: None
@@ -154,9 +160,8 @@ class PairWatch:
         try:
             while not self._closing.is_set():
                 self._need()
-                async with self._changed:
-                    while self._number <= number and not self._closing.is_set():
-                        await self._changed.wait()
+                while self._number <= number and not self._closing.is_set():
+                    await self._changed.wait()
                 if self._seen is not None and self._number > number:
                     number = self._number
                     yield self._seen
@@ -175,6 +180,11 @@ class PairWatch:
         if not self._tasks and not self._closing.is_set():
             self._whole.clear()
             self._written_s = max(self._written_s, self._needed_s)  # nobody looked meanwhile
+            before = self._sides[self._other]
+            self._sides[self._other] = Side(
+                error=f"site {self._other} has not answered yet", seen_s=before.seen_s, last=before.last
+            )
+            self._advice = None
             loop = asyncio.get_running_loop()
             self._tasks = [
                 loop.create_task(self._repeated(work, pause_s), name=f"page: {work.__name__}")
@@ -199,8 +209,12 @@ class PairWatch:
                 self._faults[work.__name__] = f"a fault of this gateway, which is in its log: {words(error)}"
             is_quick = pause_s == TICK_S and self._seen is not None and self._seen.operation is not None
             await self._pause(TICK_RUNNING_S if is_quick else pause_s)
-        async with self._changed:
-            self._changed.notify_all()
+        self._tell()
+
+    def _tell(self) -> None:
+        """Wakes every page that waits. None of them waits for another one, as they would for the lock of a condition."""
+        told, self._changed = self._changed, asyncio.Event()
+        told.set()
 
     async def _pause(self, pause_s: float) -> None:
         closing = asyncio.ensure_future(self._closing.wait())
@@ -209,8 +223,7 @@ class PairWatch:
 
     async def _look_here(self) -> None:
         self._publish_own()
-        async with self._changed:
-            self._changed.notify_all()
+        self._tell()
         running = self.own.operation
         if running is not None and (self._followed is None or self._followed.done()):
             self._followed = asyncio.get_running_loop().create_task(self._follow(running.id), name="page: operation")
@@ -220,8 +233,7 @@ class PairWatch:
         with suppress(TwinlogError):  # the next look says why
             async for _ in self._service.operations.follow(operation_id):
                 self._publish_own()
-                async with self._changed:
-                    self._changed.notify_all()
+                self._tell()
 
     async def _read_operations(self) -> None:
         looks = self._service.looks

@@ -5,6 +5,8 @@ What always holds: as in journal.py; each call is one synced transaction.
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -17,6 +19,7 @@ from sqlalchemy import (
     Column,
     Connection,
     ForeignKey,
+    Index,
     Integer,
     MetaData,
     Row,
@@ -54,6 +57,7 @@ _operations = Table(
     Column("error", Text, nullable=False),
     Column("result", Text, nullable=False),
     Column("expires_ms", BigInteger),
+    Index("operations_dry", "dry_run", "number"),  # each new operation looks for old dry runs
 )
 _steps = Table(
     "steps",
@@ -123,7 +127,7 @@ class SqlJournal:
     async def load(self, operation_id: str) -> Operation:
         def call(connection: Connection) -> Operation | None:
             row = connection.execute(select(_operations).where(_operations.c.id == operation_id)).one_or_none()
-            return None if row is None else _operation(connection, row)
+            return None if row is None else _with_steps(connection, [row])[0]
 
         found = await self._database.run(call)
         if found is None:
@@ -132,7 +136,7 @@ class SqlJournal:
 
     async def operations(self, limit: int) -> list[Operation]:
         newest = select(_operations).order_by(_operations.c.number.desc()).limit(limit)
-        return await self._database.run(lambda one: [_operation(one, row) for row in one.execute(newest).all()])
+        return await self._database.run(lambda connection: _with_steps(connection, connection.execute(newest).all()))
 
     async def history(self, limit: int) -> list[HistoryEntry]:
         newest = select(_history).order_by(_history.c.number.desc()).limit(limit)
@@ -182,8 +186,11 @@ def _damaged(what: str) -> DamagedLog:
     return DamagedLog(f"the journal of operations holds what cannot be read: {what}; restore its database from a copy")
 
 
-def _operation(connection: Connection, row: Row[Any]) -> Operation:
-    steps = connection.execute(select(_steps).where(_steps.c.operation_id == row.id).order_by(_steps.c.place))
-    records = [decoded(_to_step, _fields(step), _damaged) for step in steps]
-    found: Operation = decoded(_to_operation, _fields(row) | {"steps": []}, _damaged)
-    return msgspec.structs.replace(found, steps=tuple(records))
+def _with_steps(connection: Connection, rows: Sequence[Row[Any]]) -> list[Operation]:
+    """Reads the steps of all of them at once."""
+    steps = select(_steps).where(_steps.c.operation_id.in_([row.id for row in rows])).order_by(_steps.c.place)
+    found: defaultdict[str, list[StepRecord]] = defaultdict(list)
+    for step in connection.execute(steps):
+        found[step.operation_id].append(decoded(_to_step, _fields(step), _damaged))
+    made: list[Operation] = [decoded(_to_operation, _fields(row) | {"steps": []}, _damaged) for row in rows]
+    return [msgspec.structs.replace(one, steps=tuple(found[one.id])) for one in made]

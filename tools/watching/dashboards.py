@@ -15,7 +15,8 @@ OF_PAIR = '{pair="$pair"}'
 
 
 class Panel(NamedTuple):
-    """`queries`: expression and legend. `unit`: in Grafana's words. `is_fact`: it has an answer whenever a pair runs."""
+    """`queries`: expression and legend. `unit`: in Grafana's words. `empty_while`: when the panel has no data, which is its
+    description in Grafana; empty: it has data whenever a pair runs."""
 
     title: str
     queries: tuple[tuple[str, str], ...]
@@ -23,7 +24,7 @@ class Panel(NamedTuple):
     kind: str = "timeseries"
     width: int = 8
     height: int = 7
-    is_fact: bool = True
+    empty_while: str = ""
 
 
 def _quantiles(metric: str, legend: str, by: str = "site") -> tuple[tuple[str, str], ...]:
@@ -44,15 +45,16 @@ PAIR_PANELS = (
     Panel("Faults", ((f"sum by (site) (twinlog_troubles{OF_PAIR})", "{{site}}"),), kind="stat", width=3, height=4),
     Panel("Release", ((f"twinlog_build_info{OF_PAIR}", "{{site}}: {{version}}"),), kind="stat", width=3, height=4),
     Panel("Acknowledged writes", ((_rate("twinlog_ack_seconds_count", "mode"), "{{mode}}"),), "wps"),
-    Panel("Time to the acknowledgement", _quantiles("twinlog_ack_seconds", "ack", "mode"), "s", is_fact=False),
+    Panel("Time to the acknowledgement", _quantiles("twinlog_ack_seconds", "ack", "mode"), "s",
+          empty_while="there are no writes"),
     Panel("Where writes wait", (
         *_quantiles("twinlog_local_append_seconds", "local log"), *_quantiles("twinlog_remote_append_seconds", "remote log"),
         *_quantiles("twinlog_apply_seconds", "storage"),
-    ), "s", is_fact=False),
+    ), "s", empty_while="there are no writes"),
     Panel("Replication lag, seconds", (
         (f"twinlog_replication_lag_seconds{OF_PAIR}", "at most, by {{site}}"),
         (f"twinlog_standby_staleness_seconds{OF_PAIR}", "staleness at {{site}}"),
-    ), "s", is_fact=False),
+    ), "s", empty_while="no site follows"),
     Panel("Replication lag and risk, records", (
         (f"twinlog_replication_lag_records{OF_PAIR}", "lag"), (f"twinlog_at_risk_records{OF_PAIR}", "at risk"),
     )),
@@ -67,7 +69,7 @@ PAIR_PANELS = (
     Panel("Write queue", ((f"twinlog_admission_queue_bytes{OF_PAIR}", "{{site}}"),), "bytes"),
     Panel("Requests", ((_rate("twinlog_http_requests_total", "site, method"), "{{site}} {{method}}"),), "reqps"),
     Panel("Problems", ((_rate("twinlog_http_problems_total", "site, status, code"), "{{site}} {{status}} {{code}}"),), "reqps",
-          is_fact=False),
+          empty_while="no request is answered with a problem"),
     Panel("Refused by limits", ((_rate("twinlog_limit_refusals_total", "site, limit"), "{{site}} {{limit}}"),), "reqps"),
     Panel("Dependencies", ((f"min by (site, dependency) (twinlog_dependency_ok{OF_PAIR})", "{{site}} {{dependency}}"),)),
     Panel("Role changes", (
@@ -80,14 +82,16 @@ PAIR_PANELS = (
     Panel("Memory", ((f"process_resident_memory_bytes{OF_PAIR}", "{{site}}"),), "bytes"),
     Panel("Open files", ((f"process_open_fds{OF_PAIR}", "{{site}}"),)),
     Panel("CPU", ((_rate("process_cpu_seconds_total", "site"), "{{site}}"),), "percentunit"),
-    Panel("How late the event loop is", _quantiles("twinlog_event_loop_lag_seconds", "loop"), "s", is_fact=False),
-    Panel("Since the last good audit", ((f"min(twinlog_last_good_audit_age_seconds{OF_PAIR})", "age"),), "s", is_fact=False),
+    Panel("How late the event loop is", _quantiles("twinlog_event_loop_lag_seconds", "loop"), "s",
+          empty_while="a site has run for less than a minute"),
+    Panel("Since the last good audit", ((f"min(twinlog_last_good_audit_age_seconds{OF_PAIR})", "age"),), "s",
+          empty_while="no audit was good since the sites were started"),
 )
 
 FLEET_PANELS = (
     Panel("Pairs that take writes", (("sum by (pair) (twinlog_serves_writes)", "{{pair}}"),), kind="stat", width=24, height=5),
     Panel("Alerts that fire", (('sum by (pair, alertname) (ALERTS{alertstate="firing", pair!=""})', "{{pair}} {{alertname}}"),),
-          kind="table", width=24, is_fact=False),
+          kind="table", width=24, empty_while="no alert fires"),
     Panel("Active site", (("max by (pair, site) (twinlog_epoch_open) == 1", "{{pair}}: {{site}}"),), kind="stat", width=12),
     Panel("Synchronous", (("max by (pair) (twinlog_mode_sync)", "{{pair}}"),), kind="stat", width=12),
     Panel("At risk", (("max by (pair) (twinlog_at_risk_records)", "{{pair}}"),)),
@@ -95,15 +99,15 @@ FLEET_PANELS = (
     Panel("Acknowledged writes", (("sum by (pair) (rate(twinlog_ack_seconds_count[$__rate_interval]))", "{{pair}}"),), "wps"),
     Panel("Time to the acknowledgement, p99", ((
         "histogram_quantile(0.99, sum by (le, pair) (rate(twinlog_ack_seconds_bucket[$__rate_interval])))", "{{pair}}",
-    ),), "s", is_fact=False),
+    ),), "s", empty_while="there are no writes"),
     Panel("Faults", (("sum by (pair) (twinlog_troubles)", "{{pair}}"),)),
     Panel("Answers with 5xx", ((
         'sum by (pair) (rate(twinlog_http_problems_total{status=~"5.."}[$__rate_interval]))', "{{pair}}",
-    ),), "reqps", is_fact=False),
+    ),), "reqps", empty_while="no request is answered with a 5xx"),
     Panel("Free disk", (("min by (pair) (twinlog_disk_free_bytes)", "{{pair}}"),), "bytes"),
     Panel("Remote logs", (("max by (pair) (twinlog_remote_log_bytes)", "{{pair}}"),), "bytes"),
     Panel("Since the last good audit", (("min by (pair) (twinlog_last_good_audit_age_seconds)", "{{pair}}"),), "s",
-          is_fact=False),
+          empty_while="no audit was good since the sites were started"),
     Panel("Releases", (("count by (pair, version) (twinlog_build_info)", "{{pair}} {{version}}"),), kind="stat"),
 )
 DASHBOARDS: dict[str, tuple[str, tuple[Panel, ...]]] = {
@@ -146,7 +150,9 @@ def _model(panel: Panel, number: int, place: dict[str, int]) -> dict[str, Any]:
         for index, (expr, legend) in enumerate(panel.queries)
     ]
     by_name = {"stat": {"textMode": "value_and_name", "reduceOptions": {"calcs": ["lastNotNull"]}}}
+    described = {"description": f"Empty while {panel.empty_while}."} if panel.empty_while else {}
     return {
-        "id": number, "title": panel.title, "type": panel.kind, "datasource": SOURCE, "gridPos": place, "targets": targets,
+        "id": number, "title": panel.title, **described, "type": panel.kind, "datasource": SOURCE, "gridPos": place,
+        "targets": targets,
         "fieldConfig": {"defaults": {"unit": panel.unit}, "overrides": []}, "options": by_name.get(panel.kind, {}),
     }

@@ -14,7 +14,7 @@ from urllib.parse import quote
 import msgspec
 
 from gateway.access.caller import Caller
-from gateway.access.grants import READER
+from gateway.access.grants import READER, knowing
 from gateway.api.api_context import ApiContext
 from gateway.api.row_calls import moment_of_read
 from gateway.api.scans import ScanParameters, plan_scan, read_page
@@ -51,7 +51,8 @@ class TablesPage:
 
 
 def tables_page(every: Sequence[TableSchema], caller: Caller, wanted: str, page: int) -> TablesPage:
-    known = [table for table in every if caller.knows(table.name)]
+    knows = knowing(caller.grants)
+    known = [table for table in every if knows(table.name)]
     found = [table for table in known if wanted.lower() in table.name.lower()] if wanted else known
     pages = max(1, -(-len(found) // TABLES_SHOWN))
     page = min(max(1, page), pages)

@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import NoReturn
 
 import pytest
 from msgspec.structs import replace
 
-from gateway.ui.drawing import Shared, event_of
+from gateway.access.caller import ANONYMOUS
+from gateway.api.routes.event_stream import PING
+from gateway.ui import live as live_room
+from gateway.ui.drawing import Shared, frame_between
+from gateway.ui.live import Live
 from gateway.ui.looks import SiteLook
+from gateway.ui.pages import Pages
 from gateway.ui.watch import PairWatch
 from storage.clock import SystemClock
 from tests.gateway.dict_service import DictService
+from tests.gateway.door_client import DoorClient
 from tests.gateway.ui.ui_rig import look, operation, pair_seen
+from twinlog.errors import PeerError
 
 
 class _Counting:
@@ -135,6 +143,80 @@ def test_a_part_is_drawn_once_a_look_and_only_what_changed_is_sent() -> None:
     assert shared.draw(key, pair_seen(number=1), draw) is first
     second = shared.draw(key, pair_seen(number=2), draw)
     assert len(drawn) == 2
-    assert second.event == event_of(first.parts, second.parts) == b'{"two":"2"}'
+    assert second.frame == frame_between(first.parts, second.parts) == b'event: page\ndata: {"two":"2"}\n\n'
+    assert frame_between(second.parts, second.parts) == b""
     shared.draw(("change", "x", True, True), pair_seen(number=100), draw)
     assert shared.draw(key, pair_seen(number=101), draw).before == -1  # forgotten, as nobody asked for it
+
+
+async def test_two_hundred_pages_share_one_drawing_and_one_frame_of_each_look(
+    served: DoorClient, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Counts work: each frame is one object, however many streams send it."""
+    pages, drawn = _pages(served), list[str]()
+    draw = live_room.regions
+    monkeypatch.setattr(live_room, "regions", lambda name, values: drawn.append(name) or draw(name, values))
+    streams = [Live(pages, ANONYMOUS, "", "now", "").follow() for _ in range(200)]
+    looks: list[set[int]] = []
+    kept: list[bytes] = []
+    for number in range(4):
+        served.service.looks.cluster = look(now_ms=1_700_000_000_000 + 1000 * number).cluster
+        frames = await asyncio.gather(*(anext(stream) for stream in streams))
+        kept += frames  # so that no two of them have one id
+        looks.append({id(frame) for frame in frames})
+    assert [len(one) for one in looks] == [1] * 4
+    assert len(drawn) <= 8  # and not one for each page
+    for stream in streams:
+        await stream.aclose()
+
+
+async def test_a_page_on_which_nothing_changes_gets_a_sign_of_life(
+    served: DoorClient, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pages = _pages(served)
+    monkeypatch.setattr(live_room, "PING_S", 0.0)
+    monkeypatch.setattr(live_room, "regions", lambda name, values: {"one": "same"})
+    stream = Live(pages, ANONYMOUS, "", "now", "").follow()
+    assert [await anext(stream), await anext(stream)] == [b'event: page\ndata: {"one":"same"}\n\n', PING]
+    await stream.aclose()
+
+
+async def test_no_page_waits_for_a_site_that_hangs(served: DoorClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counts calls: whoever was silent a moment ago is not asked again by each view, and is not shown as it was long ago."""
+    pages, asked = _pages(served), list[str]()
+    assert (await pages.watch.seen()).silence == ""
+    with monkeypatch.context() as long_ago:
+        long_ago.setattr("gateway.ui.watch.NEEDED_S", -1.0)
+        await asyncio.wait([task for task in asyncio.all_tasks() if task.get_name().startswith("page:")])
+    looks = served.service.looks
+
+    over = asyncio.Event()
+
+    async def hang(*of: str) -> NoReturn:
+        await over.wait()
+        raise PeerError("it came to an end")
+
+    def counted(*of: str) -> NoReturn:
+        asked.append("a view")
+        raise AssertionError
+
+    for name in ("other_now", "other_view"):
+        monkeypatch.setattr(looks, name, hang)
+    for name in ("other_operations", "other_epochs", "other_logs", "other_checks"):
+        monkeypatch.setattr(looks, name, counted)
+    monkeypatch.setattr("gateway.ui.watch.FIRST_S", 0.05)
+    monkeypatch.setattr("gateway.ui.watch.OLD_S", -1.0)
+    assert (await pages.watch.seen()).silence == "site b has not answered yet"
+    for path in ("/ui", "/ui/history", "/ui/log", "/ui/change?kind=switchover"):
+        answer = await served.http.get(path, headers={"accept": "text/html"})
+        assert "has not answered yet" in answer.text, path
+    assert asked == []
+    over.set()
+
+
+def _pages(door: DoorClient) -> Pages:
+    door.service.looks.cluster = look().cluster
+    door.service.looks.other = look("b", "STANDBY")
+    pages = door.app.context.pages
+    assert pages is not None
+    return pages

@@ -39,6 +39,11 @@ class Prometheus:
         found: list[dict[str, Any]] = self.ask("query", query=expr)["result"]
         return found
 
+    def has_data(self, expr: str, since_s: float) -> bool:
+        """Returns whether a panel over the time since then, to now, shows anything: a number that is no NaN."""
+        found = self.ask("query_range", query=expr, start=str(since_s), end=str(time.time()), step="1")["result"]
+        return any(value != "NaN" for each in found for _, value in each["values"])
+
     def firing(self) -> set[tuple[str, str]]:
         """The alerts that fire now: name and site, or an empty text where an alert is about a pair."""
         return {
