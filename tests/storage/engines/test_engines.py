@@ -11,6 +11,7 @@ from storage.engines.rocks.opening import RocksSettings
 from tests.storage.engines.engine_contract import EngineContract
 from tests.storage.engines.engine_contract_kept import EngineKeptContract
 from tests.storage.engines.engine_contract_reopen import EngineReopenContract
+from tests.storage.engines.engine_contract_size import EngineSizeContract
 from tests.storage.engines.engine_contract_time import EngineTimeContract
 from tests.storage.engines.engine_contract_trial import EngineTrialContract
 from tests.storage.engines.engine_rig import Rig
@@ -54,3 +55,6 @@ class TestEngineKeeps(EngineKeptContract): ...
 
 
 class TestEngineTries(EngineTrialContract): ...
+
+
+class TestEngineSizesTables(EngineSizeContract): ...
