@@ -92,16 +92,16 @@ async def test_how_tables_stand_at_the_other_site(served: DoorClient) -> None:
     await served.put("UA,1", {"note": "x"})
     looks.held_revisions = {"planes": None}
     listed = text_of((await served.http.get("/ui/tables", headers=HTML)).text)
-    assert "flights 1 20 bytes 1 site b has it too not known" in listed
+    assert "flights 1 20 bytes 1 site b has it too unknown" in listed
     assert "planes 0 0 bytes 1 ! site b does not have the table" in listed
     looks.is_loading = True
     for path in ("/ui/tables", "/ui/tables/flights"):
         assert "base data of site b is on its way" in text_of((await served.http.get(path, headers=HTML)).text)
     looks.other = PeerError("site b does not answer", sent=True)
-    assert "Which schemas site b has is not known: site b does not answer" in text_of(
+    assert "Which schemas site b has is unknown: site b does not answer" in text_of(
         (await served.http.get("/ui/tables", headers=HTML)).text
     )
-    assert "revision 1 here; not known: site b does not answer" in text_of(
+    assert "revision 1 here; unknown: site b does not answer" in text_of(
         (await served.http.get("/ui/tables/flights", headers=HTML)).text
     )
 
@@ -284,7 +284,7 @@ async def test_whoever_may_not_read_a_table_sees_its_columns_and_no_row() -> Non
             assert page.status_code == 200
             assert "carrier" in page.text
             assert ("a secret" in page.text) is is_shown, name
-            size = "not granted to you" if name == "writer" else "1 row, keys and values of"
+            size = "not granted to you" if name == "writer" else "of keys and values (counted now)"
             assert size in text_of(page.text), name
             listed = text_of((await door.http.get("/ui/tables", headers={**HTML, **door.as_(name)})).text)
             assert ("not granted to you" in listed) is (name == "writer"), name

@@ -44,19 +44,20 @@ def test_a_line_says_what_is_known_and_what_is_not() -> None:
     )
     assert one.compared == "equal at 2013-01-01 05:01:00"
     assert (two.rows, two.bytes, two.other, two.is_whole, two.compared) == (
-        "not known", "not known", "site b does not have the table", False, "not known"
+        "unknown", "unknown", "site b does not have the table", False, "unknown"
     )
 
 
 @pytest.mark.parametrize(("size", "text"), [
-    (COUNTED, "1,234 rows, keys and values of 1.9 MiB (counted now)"),
-    (replace(COUNTED, rows=1), "1 row, keys and values of 1.9 MiB (counted now)"),
+    (COUNTED, "1,234 rows, 1.9 MiB of keys and values (counted now)"),
+    (replace(COUNTED, rows=1), "1 row, 1.9 MiB of keys and values (counted now)"),
     (
         ESTIMATED,
-        "about 120,000 rows, keys and values of about 27.7 MiB, 39.1 MiB on its disk with indexes (from a sample 12 s ago)",
+        "about 120,000 rows, about 27.7 MiB of keys and values, 39.1 MiB on the disk of its database, with indexes "
+        "(from a sample 12 s ago)",
     ),
-    (UNKNOWN, "not known"),
-    (replace(UNKNOWN, disk_bytes=8192), "an unknown number of rows, 8.0 KiB on its disk with indexes (from a sample now)"),
+    (UNKNOWN, "unknown"),
+    (replace(UNKNOWN, disk_bytes=8192), "unknown; 8.0 KiB on the disk of its database, with indexes"),
 ])
 def test_what_a_site_holds_in_one_sentence(size: TableSizeDocument, text: str) -> None:
     assert table_size.holds(size) == text
@@ -65,9 +66,9 @@ def test_what_a_site_holds_in_one_sentence(size: TableSizeDocument, text: str) -
 @pytest.mark.parametrize(("there", "text"), [
     (OtherTableDocument("b", "behind", 2), "site b is still at revision 2"),
     (OtherTableDocument("b", "behind", 2, error="no"), "site b is still at revision 2: its database refuses the next"),
-    (OtherTableDocument("b", "ahead", 4), "site b is at revision 4"),
+    (OtherTableDocument("b", "ahead", 4), "site b is at revision 4 already"),
     (OtherTableDocument("b", "loading", 3), "base data of site b is on its way"),
-    (OtherTableDocument("b", "unknown"), "not known"),
+    (OtherTableDocument("b", "unknown"), "unknown"),
 ])
 def test_how_the_schema_stands_at_the_other_site(there: OtherTableDocument, text: str) -> None:
     assert table_size.standing(there) == text
