@@ -38,6 +38,13 @@ def standing(there: OtherTableDocument) -> str:
     return standing_words(to_builtins(there))
 
 
+def level(there: OtherTableDocument) -> str:
+    """The mark: a standby that is behind for a moment is no warning, and a database that refuses a change is one."""
+    if there.schema == "same":
+        return ""
+    return "unknown" if there.schema == "unknown" else "warn" if there.error else "info"
+
+
 def comparison(run: AuditRun | None) -> str:
     """What the last comparison of both sites found, as far as it names tables."""
     if run is None:

@@ -33,7 +33,7 @@ CELL_MAX = 200
 
 @dataclass(frozen=True, slots=True)
 class TableRow:
-    """A line of the list. `other`: how its schema stands at the other site; `is_whole`: there is nothing to look after."""
+    """A line of the list. `other`: how its schema stands at the other site; `level`: of the mark before it, empty for none."""
 
     name: str
     path: str
@@ -41,7 +41,7 @@ class TableRow:
     bytes: str
     revision: int
     other: str
-    is_whole: bool
+    level: str
     compared: str
     key: str
     columns: str
@@ -90,7 +90,7 @@ def _row(table: TableSchema, size: TableSizeDocument | None, there: OtherTableDo
     rows, content = (table_size.NOT_GRANTED, "") if size is None else (table_size.rows(size), table_size.content(size))
     return TableRow(
         table.name, table_path(table.name), rows, content, table.revision,
-        table_size.standing(there), there.schema == "same", table_size.comparison(compared),
+        table_size.standing(there), table_size.level(there), table_size.comparison(compared),
         ", ".join(f"{one.name} {one.type}" for one in table.key_columns), ", ".join(names[:6]) + more,
         words.duration(float(table.history_s)) if table.history_s else "none",
     )

@@ -93,7 +93,7 @@ async def test_how_tables_stand_at_the_other_site(served: DoorClient) -> None:
     looks.held_revisions = {"planes": None}
     listed = text_of((await served.http.get("/ui/tables", headers=HTML)).text)
     assert "flights 1 20 bytes 1 site b has it too unknown" in listed
-    assert "planes 0 0 bytes 1 ! site b does not have the table" in listed
+    assert "planes 0 0 bytes 1 i site b does not have the table" in listed
     looks.is_loading = True
     for path in ("/ui/tables", "/ui/tables/flights"):
         assert "base data of site b is on its way" in text_of((await served.http.get(path, headers=HTML)).text)

@@ -39,12 +39,12 @@ def test_a_line_says_what_is_known_and_what_is_not() -> None:
     planes = replace(flights, id=8, name="planes")
     other = OtherTables("b", TablesHeld("b", False, False, [TableHeld(7, 3)]))
     one, two = table_rows([flights, planes], ANONYMOUS, {7: ESTIMATED}, other, RUN)
-    assert (one.rows, one.bytes, one.revision, one.other, one.is_whole) == (
-        "about 120,000", "about 27.7 MiB", 3, "site b has it too", True
+    assert (one.rows, one.bytes, one.revision, one.other, one.level) == (
+        "about 120,000", "about 27.7 MiB", 3, "site b has it too", ""
     )
     assert one.compared == "equal at 2013-01-01 05:01:00"
-    assert (two.rows, two.bytes, two.other, two.is_whole, two.compared) == (
-        "unknown", "unknown", "site b does not have the table", False, "unknown"
+    assert (two.rows, two.bytes, two.other, two.level, two.compared) == (
+        "unknown", "unknown", "site b does not have the table", "info", "unknown"
     )
 
 
@@ -63,15 +63,15 @@ def test_what_a_site_holds_in_one_sentence(size: TableSizeDocument, text: str) -
     assert table_size.holds(size) == text
 
 
-@pytest.mark.parametrize(("there", "text"), [
-    (OtherTableDocument("b", "behind", 2), "site b is still at revision 2"),
-    (OtherTableDocument("b", "behind", 2, error="no"), "site b is still at revision 2: its database refuses the next"),
-    (OtherTableDocument("b", "ahead", 4), "site b is at revision 4 already"),
-    (OtherTableDocument("b", "loading", 3), "base data of site b is on its way"),
-    (OtherTableDocument("b", "unknown"), "unknown"),
+@pytest.mark.parametrize(("there", "level", "text"), [
+    (OtherTableDocument("b", "behind", 2), "info", "site b is still at revision 2"),
+    (OtherTableDocument("b", "behind", 2, error="no"), "warn", "site b is still at revision 2: its database refuses the next"),
+    (OtherTableDocument("b", "ahead", 4), "info", "site b is at revision 4 already"),
+    (OtherTableDocument("b", "loading", 3), "info", "base data of site b is on its way"),
+    (OtherTableDocument("b", "unknown"), "unknown", "unknown"),
 ])
-def test_how_the_schema_stands_at_the_other_site(there: OtherTableDocument, text: str) -> None:
-    assert table_size.standing(there) == text
+def test_how_the_schema_stands_at_the_other_site(there: OtherTableDocument, level: str, text: str) -> None:
+    assert (table_size.standing(there), table_size.level(there)) == (text, level)
 
 
 @pytest.mark.parametrize(("changes", "text"), [
