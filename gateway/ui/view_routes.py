@@ -102,7 +102,7 @@ def add_routes(routes: APIRouter) -> None:
             "table": to_public(schema), "revision": schema.revision, "rows": rows, "start": start, "token": token,
             "path": table_path(name), "figures": figures, "own_size": table_size.holds(figures.size) if granted else hidden,
             "other_size": table_size.holds(figures.other.size) if granted else hidden,
-            "standing": table_size.standing(figures.other), "compared": table_size.comparison(compared),
+            "schema_at_both": table_size.schema(figures), "compared": table_size.comparison(compared),
             "has_audits": _may_see_audits(pages, request),
         }
         return pages.page(request, "table.html", f"Table {name}", values)

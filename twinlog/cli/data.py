@@ -20,7 +20,7 @@ from rich.table import Table
 from twinlog import Client
 from twinlog.calls import Ack, json_ready
 from twinlog.cli import completion
-from twinlog.cli.table_figures import held_words, standing_words
+from twinlog.cli.table_figures import held_words, schema_words
 from twinlog.decoding import decoded
 from twinlog.errors import InvalidInput, words
 from twinlog.flow import Patience
@@ -106,13 +106,12 @@ def _show_figures(found: Mapping[str, Any], *, as_json: bool) -> None:
         print_json(found)
         return
     other = found["other"]
-    why = f" ({other['error']})" if other.get("error") else ""
     shown = Table(box=None, pad_edge=False, show_header=False)
     shown.add_column(style="dim")
     shown.add_column(overflow="fold")
     shown.add_row(f"at site {escape(found['site'])}", held_words(found["size"]))
     shown.add_row(f"at site {escape(other['site'])}", held_words(other["size"]))
-    shown.add_row("schema", escape(f"revision {found['revision']}; {standing_words(other)}{why}"))
+    shown.add_row("schema", escape(schema_words(found["revision"], other)))
     out().print(shown)
 
 

@@ -29,7 +29,14 @@ def bytes_words(held: Document) -> str:
     held_bytes = held.get("bytes")
     if not isinstance(held_bytes, int):
         return UNKNOWN
-    return size(held_bytes) if held.get("rows_are") == "counted" else f"about {size(held_bytes)}"
+    return size(held_bytes) if held.get("rows_are") == "counted" else f"about {_about_size(held_bytes)}"
+
+
+def _about_size(count: float) -> str:
+    """With two digits: more would look like a measurement."""
+    value, unit = size(count).split()
+    known = float(value.replace(",", ""))
+    return f"{known:.1f} {unit}" if known < 10 and unit != "bytes" else f"{float(f'{known:.2g}'):,.0f} {unit}"
 
 
 def held_words(held: Document) -> str:
@@ -52,7 +59,7 @@ def standing_words(other: Document) -> str:
     site, revision = f"site {other.get('site')}", other.get("revision")
     match other.get("schema"):
         case "same":
-            return f"{site} has it too"
+            return f"{site} has the same"
         case "behind":
             return f"{site} is still at revision {revision}" + (": its database refuses the next" if other.get("error") else "")
         case "ahead":
@@ -62,3 +69,11 @@ def standing_words(other: Document) -> str:
         case "loading":
             return f"base data of {site} is on its way"
     return UNKNOWN
+
+
+def schema_words(revision: int, other: Document) -> str:
+    """At which revision the schema is at both sites."""
+    if other.get("schema") == "same":
+        return f"both sites have revision {revision}"
+    why = f" ({other['error']})" if other.get("error") else ""
+    return f"revision {revision} here; {standing_words(other)}{why}"

@@ -10,9 +10,9 @@ from msgspec import to_builtins
 from gateway.access.caller import Caller
 from gateway.access.needs import NEEDS
 from gateway.service.audits import AuditRun
-from gateway.service.table_figures import OtherTableDocument, TableSizeDocument
+from gateway.service.table_figures import OtherTableDocument, TableFiguresDocument, TableSizeDocument
 from gateway.ui import words
-from twinlog.cli.table_figures import bytes_words, held_words, rows_words, standing_words
+from twinlog.cli.table_figures import bytes_words, held_words, rows_words, schema_words, standing_words
 
 NOT_GRANTED = "not granted to you"
 
@@ -38,6 +38,10 @@ def standing(there: OtherTableDocument) -> str:
     return standing_words(to_builtins(there))
 
 
+def schema(figures: TableFiguresDocument) -> str:
+    return schema_words(figures.revision, to_builtins(figures.other))
+
+
 def level(there: OtherTableDocument) -> str:
     """The mark: a standby that is behind for a moment is no warning, and a database that refuses a change is one."""
     if there.schema == "same":
@@ -48,7 +52,7 @@ def level(there: OtherTableDocument) -> str:
 def comparison(run: AuditRun | None) -> str:
     """What the last comparison of both sites found, as far as it names tables."""
     if run is None:
-        return words.UNKNOWN
+        return "no run is known here"
     at = words.moment(round(run.finished_at.timestamp() * 1000))
     match run.outcome:
         case "good":

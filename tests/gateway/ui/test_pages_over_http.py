@@ -92,7 +92,7 @@ async def test_how_tables_stand_at_the_other_site(served: DoorClient) -> None:
     await served.put("UA,1", {"note": "x"})
     looks.held_revisions = {"planes": None}
     listed = text_of((await served.http.get("/ui/tables", headers=HTML)).text)
-    assert "flights 1 20 bytes 1 site b has it too unknown" in listed
+    assert "flights 1 20 bytes 1 site b has the same no run is known here" in listed
     assert "planes 0 0 bytes 1 i site b does not have the table" in listed
     looks.is_loading = True
     for path in ("/ui/tables", "/ui/tables/flights"):
@@ -101,7 +101,7 @@ async def test_how_tables_stand_at_the_other_site(served: DoorClient) -> None:
     assert "Which schemas site b has is unknown: site b does not answer" in text_of(
         (await served.http.get("/ui/tables", headers=HTML)).text
     )
-    assert "revision 1 here; unknown: site b does not answer" in text_of(
+    assert "revision 1 here; unknown (site b does not answer)" in text_of(
         (await served.http.get("/ui/tables/flights", headers=HTML)).text
     )
 

@@ -52,7 +52,7 @@ def test_figures_of_a_table_say_what_both_sites_have() -> None:
     assert (found["size"]["rows"], found["size"]["rows_are"]) == (1, "counted")
     shown = " ".join(invoke("tables", "planes", "--figures").stdout.split())
     assert "at site a 1 row, " in shown
-    assert "at site b unknown schema revision 1; unknown (site b does not answer)" in shown
+    assert "at site b unknown schema revision 1 here; unknown (site b does not answer)" in shown
 
 
 @pytest.mark.parametrize(("words", "said"), [

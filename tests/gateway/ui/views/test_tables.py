@@ -40,11 +40,11 @@ def test_a_line_says_what_is_known_and_what_is_not() -> None:
     other = OtherTables("b", TablesHeld("b", False, False, [TableHeld(7, 3)]))
     one, two = table_rows([flights, planes], ANONYMOUS, {7: ESTIMATED}, other, RUN)
     assert (one.rows, one.bytes, one.revision, one.other, one.level) == (
-        "about 120,000", "about 27.7 MiB", 3, "site b has it too", ""
+        "about 120,000", "about 28 MiB", 3, "site b has the same", ""
     )
     assert one.compared == "equal at 2013-01-01 05:01:00"
     assert (two.rows, two.bytes, two.other, two.level, two.compared) == (
-        "unknown", "unknown", "site b does not have the table", "info", "unknown"
+        "unknown", "unknown", "site b does not have the table", "info", "no run is known here"
     )
 
 
@@ -53,7 +53,7 @@ def test_a_line_says_what_is_known_and_what_is_not() -> None:
     (replace(COUNTED, rows=1), "1 row, 1.9 MiB of keys and values (counted now)"),
     (
         ESTIMATED,
-        "about 120,000 rows, about 27.7 MiB of keys and values, 39.1 MiB on the disk of its database, with indexes "
+        "about 120,000 rows, about 28 MiB of keys and values, 39.1 MiB on the disk of its database, with indexes "
         "(from a sample 12 s ago)",
     ),
     (UNKNOWN, "unknown"),
