@@ -162,11 +162,11 @@ class KeptSnapshot:
 
 
 class TableSize(NamedTuple):
-    """How much a table holds now, without the old versions of its rows.
+    """The size of a table now, without the old versions of its rows.
 
     `rows` None: not known; `is_counted`: they are exactly so many, else about; `bytes`: of their keys and values, before any
     compression, as exact as the rows; `disk_bytes`: what the table takes in its database with its indexes, None where the
-    database does not tell tables apart on its disk.
+    database does not keep tables apart on its disk.
     """
 
     rows: int | None

@@ -36,7 +36,7 @@ from gateway.service.documents import (
     SettingChange,
     SiteDocument,
 )
-from gateway.service.table_figures import OtherTableDocument, TableFiguresDocument, TableSizeDocument
+from gateway.table_figures.documents import OtherTableDocument, TableFiguresDocument, TableSizeDocument
 from remote_log.replication.messages import StatusReply
 from storage.rows.schema import ColumnDocument, TableDocument
 from switchover.facts import SiteFacts

@@ -38,7 +38,7 @@ from gateway.api.problems import HTTP_PROBLEMS, PROBLEMS
 from gateway.api.request import IDEMPOTENCY_KEY_LENGTH_MAX, JSON
 from gateway.service.audits import AuditBody, AuditRun, Audits
 from gateway.service.documents import BarrierDocument, BarrierList, ClusterDocument, ReceiptDocument, ReloadDocument
-from gateway.service.table_figures import TableFiguresDocument
+from gateway.table_figures.documents import TableFiguresDocument
 from storage.rows.schema import TableDocument
 from switchover.monitor.views import SiteView
 from switchover.operations.document import OperationDocument

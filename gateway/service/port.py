@@ -27,7 +27,7 @@ from gateway.service.documents import (
     ServingDocument,
 )
 from gateway.service.histogram import Histogram
-from gateway.service.table_figures import TablesHeld, TableSizeDocument
+from gateway.table_figures.documents import TablesHeld, TableSizeDocument
 from gateway.ui.looks import Epochs, Logs, OperationsShown, SiteLook
 from storage.engine import StoredRow
 from storage.log.record import Record, RequestMark

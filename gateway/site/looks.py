@@ -14,11 +14,11 @@ import msgspec
 from msgspec.structs import replace
 
 from gateway.service.port import DoorFigures
-from gateway.service.table_figures import TableHeld, TablesHeld, TableSizeDocument
 from gateway.site.cluster_document import cluster_document, site_figures
 from gateway.site.operations import SiteOperations
 from gateway.site.site import Site
-from gateway.site.table_sizes import TableSizes
+from gateway.table_figures.documents import TableHeld, TablesHeld, TableSizeDocument
+from gateway.table_figures.sizes import TableSizes
 from gateway.ui.looks import (
     Epochs,
     EpochShown,

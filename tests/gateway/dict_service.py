@@ -24,8 +24,8 @@ from gateway.service.documents import ActiveSite, BarrierDocument, ClusterDocume
 from gateway.service.port import DoorFigures, KeptTable, SiteService, WriteRequest, WriteResult
 from gateway.service.receipts import decode_receipt, encode_receipt
 from gateway.service.rows import to_records
-from gateway.service.table_figures import TableHeld, TablesHeld, TableSizeDocument, size_document
 from gateway.service.tables import check_confirmed
+from gateway.table_figures.documents import TableHeld, TablesHeld, TableSizeDocument, size_document
 from gateway.ui.looks import Epochs, EpochShown, Logs, OperationsShown, SiteLook, counted
 from storage.backup.stream import BackupHead, End, ReachedPoint, encode_message
 from storage.clock import SystemClock

@@ -2,7 +2,6 @@
 
 What always holds: what was not counted is called about so much; what nobody knows is called unknown, never 0; nothing is said
 of rows at the other site but what that site said itself.
-This module is pure.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ Document = Mapping[str, Any]
 
 
 def rows_words(held: Document) -> str:
-    """How many rows. `held`: the member `size` of the document, here and below."""
+    """Says how many rows there are. `held`: the member `size` of the document, here and below."""
     rows = held.get("rows")
     if not isinstance(rows, int):
         return UNKNOWN
@@ -25,7 +24,7 @@ def rows_words(held: Document) -> str:
 
 
 def bytes_words(held: Document) -> str:
-    """How much the keys and values are."""
+    """Says how large keys and values are."""
     held_bytes = held.get("bytes")
     if not isinstance(held_bytes, int):
         return UNKNOWN
@@ -33,14 +32,14 @@ def bytes_words(held: Document) -> str:
 
 
 def _about_size(count: float) -> str:
-    """With two digits: more would look like a measurement."""
+    """Keeps two digits: more would look like a measurement."""
     value, unit = size(count).split()
     known = float(value.replace(",", ""))
     return f"{known:.1f} {unit}" if known < 10 and unit != "bytes" else f"{float(f'{known:.2g}'):,.0f} {unit}"
 
 
 def held_words(held: Document) -> str:
-    """What a site holds of the table."""
+    """Says what a site holds of the table."""
     disk, age_s = held.get("disk_bytes"), held.get("age_s")
     on_disk = f"{size(disk)} on the disk of its database, with indexes" if isinstance(disk, int) else ""
     if not isinstance(held.get("rows"), int):
@@ -55,7 +54,7 @@ def held_words(held: Document) -> str:
 
 
 def standing_words(other: Document) -> str:
-    """How the schema stands at the other site. `other`: that member of the document."""
+    """Says how the schema stands at the other site. `other`: that member of the document."""
     site, revision = f"site {other.get('site')}", other.get("revision")
     match other.get("schema"):
         case "same":
@@ -72,7 +71,7 @@ def standing_words(other: Document) -> str:
 
 
 def schema_words(revision: int, other: Document) -> str:
-    """At which revision the schema is at both sites."""
+    """Says at which revision the schema is at both sites."""
     if other.get("schema") == "same":
         return f"both sites have revision {revision}"
     why = f" ({other['error']})" if other.get("error") else ""

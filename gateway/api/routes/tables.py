@@ -28,7 +28,6 @@ from gateway.api.routes.common import (
     whole_request,
 )
 from gateway.api.row_calls import schema_header
-from gateway.api.table_figures import figures_of
 from gateway.trail import events
 from storage.log.record import RequestMark
 from storage.rows.schema import TableDocument, TableSchema, name_before_drop, to_public
@@ -83,16 +82,6 @@ def router() -> APIRouter:
     async def get_table(request: Request, table: TableName, int64: Int64 = "number") -> Response:
         codec = context_of(request).codec(decoded_part(table))
         return json_answer(_shown(codec.schema, int64), 200, schema_header(codec))
-
-    @routes.get(
-        "/{table}/figures", operation_id="getTableFigures",
-        summary="Show about how many rows a table has, and how it stands at the other site",
-        responses=api.answers({200: api.answer("what is known; what is not, is null", examples.TABLE_FIGURES)}, 404, 421, 503),
-    )
-    async def get_table_figures(request: Request, table: TableName) -> Response:
-        service = context_of(request).service
-        schema = service.tables.get(decoded_part(table))
-        return json_answer(await figures_of(service, schema))
 
     @routes.patch(
         "/{table}", operation_id="alterTable", summary="Add, drop or rename columns; change replication or history",

@@ -10,7 +10,7 @@ from msgspec import to_builtins
 from gateway.access.caller import Caller
 from gateway.access.needs import NEEDS
 from gateway.service.audits import AuditRun
-from gateway.service.table_figures import OtherTableDocument, TableFiguresDocument, TableSizeDocument
+from gateway.table_figures.documents import OtherTableDocument, TableFiguresDocument, TableSizeDocument
 from gateway.ui import words
 from twinlog.cli.table_figures import bytes_words, held_words, rows_words, schema_words, standing_words
 
@@ -18,7 +18,7 @@ NOT_GRANTED = "not granted to you"
 
 
 def is_granted(caller: Caller, table: str) -> bool:
-    """Returns whether the API would tell this caller how much a table holds."""
+    """Returns whether the API would say to this caller how much a table holds."""
     return NEEDS["GET", "/v1/tables/{table}/figures"].missing(caller, table) is None
 
 
@@ -50,7 +50,7 @@ def level(there: OtherTableDocument) -> str:
 
 
 def comparison(run: AuditRun | None) -> str:
-    """What the last comparison of both sites found, as far as it names tables."""
+    """Says what the last comparison of both sites found, as far as it names tables."""
     if run is None:
         return "no run is known here"
     at = words.moment(round(run.finished_at.timestamp() * 1000))

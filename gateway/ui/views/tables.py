@@ -19,7 +19,7 @@ from gateway.api.api_context import ApiContext
 from gateway.api.row_calls import moment_of_read
 from gateway.api.scans import ScanParameters, plan_scan, read_page
 from gateway.service.audits import AuditRun
-from gateway.service.table_figures import UNKNOWN_SIZE, OtherTableDocument, OtherTables, TableSizeDocument
+from gateway.table_figures.documents import UNKNOWN_SIZE, OtherTableDocument, OtherTables, TableSizeDocument
 from gateway.ui import words
 from gateway.ui.views import table_size
 from storage.rows.schema import TableSchema

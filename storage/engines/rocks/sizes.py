@@ -1,4 +1,4 @@
-"""How much a table holds in RocksDB, which keeps no count: its rows are counted up to a bound, then sampled.
+"""The size of a table in RocksDB, which keeps no count: its rows are counted up to a bound, then sampled.
 
 What always holds: the time is bounded: a walk goes over a bounded number of entries, deleted ones included, and a sample
 stops when its time is over; an estimate lies between what was counted and what files and memtables can hold at all.
@@ -8,19 +8,22 @@ Blocking, on the reading thread. What the table takes on the disk is not known: 
 from __future__ import annotations
 
 import time
+from functools import partial
 from itertools import islice
+from random import Random
 
 from rocksdict import Rdict, ReadOptions
 
 from storage.engine import TableSize
-from storage.engines import sampling
 from storage.engines.entries.write import VERSION_BYTES
 from storage.engines.rocks.layout import PREFIX_BYTES, Range, row_range
 from storage.engines.rocks.view import RocksView
+from storage.engines.sizes import sampling
 from twinlog.errors import words
 
 SKIPPED_MAX = 200_000  # deleted entries in a row, which RocksDB walks over before it gives up
 SAMPLE_S = 0.1
+SEED = 20_261_128  # one for all, so that an idle table has one estimate
 _GAVE_UP = "Result incomplete"
 _IN_MEMORY = ("rocksdb.num-entries-active-mem-table", "rocksdb.num-entries-imm-mem-tables")
 _UNKNOWN = TableSize(None, False, None)
@@ -53,7 +56,8 @@ def _table_size(view: RocksView, database: Rdict, where: Range) -> TableSize:
     if first is None or last is None:
         return _UNKNOWN
     until_s = time.monotonic() + SAMPLE_S
-    sample = sampling.sampled(view, first, last, lambda: time.monotonic() >= until_s)
+    flip = partial(Random(SEED).getrandbits, 1)
+    sample = sampling.sampled(view, first, last, flip, lambda: time.monotonic() >= until_s)
     inside, at_most = _held(database, where)
     estimate = sampling.between(sample, max(rows, inside // 2), at_most)
     return TableSize(estimate, False, sampling.about(estimate * size / rows))

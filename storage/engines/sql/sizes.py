@@ -1,4 +1,4 @@
-"""How much a table holds in an SQL database: a small one is counted, of a larger one a sample is read.
+"""The size of a table in an SQL database: a small one is counted, of a larger one a sample is read.
 
 What always holds: a bounded number of rows or pages is read, whatever the database's own statistics say: they are empty
 after a crash, and old before the next ANALYZE. PostgreSQL reads pages by chance (TABLESAMPLE SYSTEM), and counts the rows that
@@ -14,7 +14,7 @@ from typing import Any
 from sqlalchemy import Connection, func, literal_column, select, tablesample, text
 
 from storage.engine import TableSize
-from storage.engines import sampling
+from storage.engines.sizes import sampling
 from storage.engines.sql.names import KEY, VALUE
 from storage.engines.sql.tables import TablePlace
 

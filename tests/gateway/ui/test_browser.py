@@ -165,7 +165,7 @@ def test_rows_are_data(live: Pair, page_at: Callable[..., Page]) -> None:
 
 
 def test_what_tables_hold_and_how_they_stand_at_the_other_site(live: Pair, page_at: Callable[..., Page]) -> None:
-    """Of two tables, one too large to be counted."""
+    """One of the two tables is too large to be counted."""
     active = _active(live)
     other = "b" if _site(live, active) == "a" else "a"
     created = httpx.post(f"{active}/v1/tables", json={**TABLE, "name": "large"}, timeout=30, trust_env=False)

@@ -11,12 +11,12 @@ from storage.engines.rocks.opening import RocksSettings
 from tests.storage.engines.engine_contract import EngineContract
 from tests.storage.engines.engine_contract_kept import EngineKeptContract
 from tests.storage.engines.engine_contract_reopen import EngineReopenContract
-from tests.storage.engines.engine_contract_size import EngineSizeContract
 from tests.storage.engines.engine_contract_time import EngineTimeContract
 from tests.storage.engines.engine_contract_trial import EngineTrialContract
 from tests.storage.engines.engine_rig import Rig
 from tests.storage.engines.memory_rig import MemoryRig
 from tests.storage.engines.rocks.rig import RocksRig
+from tests.storage.engines.sizes.engine_contract_size import EngineSizeContract
 from tests.storage.engines.sql.rig import PostgresRig, SqliteRig, a_database
 
 

@@ -1,11 +1,11 @@
-"""What one site says of a table at the other one: only what that one answered."""
+"""A site says of a table at the other one only what that one answered."""
 
 from __future__ import annotations
 
 import pytest
 from msgspec.structs import replace
 
-from gateway.service.table_figures import UNKNOWN_SIZE, OtherTables, TableHeld, TablesHeld, TableSizeDocument, size_document
+from gateway.table_figures.documents import UNKNOWN_SIZE, OtherTables, TableHeld, TablesHeld, TableSizeDocument, size_document
 from storage.engine import TableSize
 from storage.rows.schema import parse_table
 from tests.gateway.door_client import FLIGHTS

@@ -1,4 +1,4 @@
-"""The sizes of tables as the engine told them last, so that pages do not ask it for each table each time.
+"""The sizes of tables as the engine gave them last, so that pages do not ask it for each table each time.
 
 What always holds: one asker at a time asks the engine, for FRESH_S at most once for each table; nobody waits for longer than
 ASK_S, and gets what is known by then; an older size is shown with its age; KEPT_MAX sizes are kept.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 
-from gateway.service.table_figures import TableSizeDocument, size_document
+from gateway.table_figures.documents import TableSizeDocument, size_document
 from storage.clock import Clock
 from storage.engine import StorageEngine, TableSize
 from twinlog.errors import TwinlogError
@@ -39,7 +39,7 @@ class TableSizes:
         }
 
     async def _ask(self, tables: Sequence[int]) -> None:
-        """Those first of which nothing is known."""
+        """The unknown ones first."""
         async with self._asking:
             for table in sorted(tables, key=lambda one: one in self._known):
                 at_s = self._known.get(table, (-FRESH_S, None))[0]

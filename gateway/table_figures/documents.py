@@ -1,4 +1,4 @@
-"""What is known of a table beside its rows: how much it holds, and how it stands at the other site.
+"""The documents of what is known of a table beside its rows: how much it holds, and how it stands at the other site.
 
 What always holds: a number that was not counted is called an estimate, and one that nobody knows is null. All tables share one
 log, so how far the standby is behind is a figure of the site, never of a table; of a table it is known at which revision
@@ -24,7 +24,7 @@ Standing = Annotated[Literal["same", "behind", "ahead", "absent", "loading", "un
 
 
 class TableSizeDocument(Struct, frozen=True):
-    """How much a table holds at a site, without old versions of rows. `bytes`: of keys and values, before any compression;
+    """The size of a table at a site, without old versions of rows. `bytes`: of keys and values, before any compression;
     `disk_bytes`: what the table takes in its database with its indexes, null where the database does not say; `age_s`: how old
     this is."""
 
@@ -50,7 +50,7 @@ class OtherTableDocument(Struct, frozen=True):
 
 
 class TableFiguresDocument(Struct, frozen=True):
-    """What the asked site knows of a table beside its rows. `revision`: of the schema there, which grows with each change."""
+    """All that the asked site knows of a table beside its rows. `revision`: of the schema there; it grows with each change."""
 
     name: str
     site: str
@@ -98,7 +98,7 @@ class OtherTables:
         return self._held is not None and self._held.is_loading
 
     def of(self, table: TableSchema) -> OtherTableDocument:
-        """How a table of this site stands there."""
+        """Says how a table of this site stands there."""
         held, found = self._held, self._by_id.get(table.id)
         if held is None:
             return OtherTableDocument(self.site, "unknown", error=self.error)

@@ -1,9 +1,9 @@
-"""How many keys an ordered set has, from a few hundred looks at it.
+"""Estimates how many keys an ordered set has, from a few thousand looks at it at most.
 
-What always holds: the looks are bounded, so a large set costs no more than one of medium size; the same set gives the same
-answer; an estimate has two digits, so that nobody takes it for a count. A sample answers well where keys spread, as numbers,
-times and random texts do. Where most of them stand behind one rare beginning it says far too few: so an estimate that
-contradicts what is known for certain (`between`) is not taken.
+What always holds: the looks are bounded, so a large set costs no more than one of medium size; an estimate has two digits, so
+that nobody takes it for a count. A sample answers well where keys spread, as numbers, times and random texts do. Where most of
+them stand behind one rare beginning it says far too few: so an estimate that contradicts what is known for certain
+(`between`) is not taken.
 The method: keys are the leaves of a tree that splits where two of them first differ in a bit. It is followed to STRATA branches
 everywhere, and below each of them ROUNDS times down to a leaf, left or right by chance. A way of n turns stands for 2^n keys.
 Source: D. E. Knuth, Estimating the Efficiency of Backtrack Programs (1975).
@@ -14,14 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import log10, sqrt
-from random import Random
 from typing import Protocol
 
 COUNTED_ROWS = 20_000  # a table with at most so many rows is counted
 STRATA = 128
 ROUNDS = 3
 TURNS_MAX = 400  # of one way: longer ones end early, and say too few
-_SEED = 20_261_128
 
 
 class Keys(Protocol):
@@ -47,10 +45,11 @@ def between(sample: float | None, at_least: int, at_most: int) -> int:
     return about(min(sample, at_most))
 
 
-def sampled(keys: Keys, first: bytes, last: bytes, is_over: Callable[[], bool]) -> float | None:
-    """Estimates how many keys there are from `first` to `last`, both of which are there. None: the time was over before there
-    was an answer."""
-    random = Random(_SEED)
+def sampled(
+    keys: Keys, first: bytes, last: bytes, flip: Callable[[], object], is_over: Callable[[], bool]
+) -> float | None:
+    """Estimates how many keys there are from `first` to `last`; both are there. `flip`: a coin. None: the time was over
+    before there was an answer."""
     branches, single = [(first, last)], 0
     while branches and len(branches) < STRATA:
         following = []
@@ -69,17 +68,17 @@ def sampled(keys: Keys, first: bytes, last: bytes, is_over: Callable[[], bool]) 
         for low, high in branches:
             if is_over():
                 return single + total / done if done else None
-            found += _way(keys, low, high, random)
+            found += _way(keys, low, high, flip)
         total += found
     return single + total / ROUNDS
 
 
-def _way(keys: Keys, low: bytes, high: bytes, random: Random) -> int:
+def _way(keys: Keys, low: bytes, high: bytes, flip: Callable[[], object]) -> int:
     turns = 0
     while low != high and turns < TURNS_MAX:
         turns += 1
         at = _turn(low, high)
-        if random.getrandbits(1):
+        if flip():
             low = _from(keys, at, high)
         else:
             high = _below(keys, at, low)

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from gateway.service.table_figures import TableSizeDocument
-from gateway.site import table_sizes
-from gateway.site.table_sizes import FRESH_S, TableSizes
+from gateway.table_figures import sizes as room
+from gateway.table_figures.documents import TableSizeDocument
+from gateway.table_figures.sizes import FRESH_S, TableSizes
 from storage.engine import TableSize
 from twinlog.errors import EngineFailed
 
@@ -71,7 +71,7 @@ async def test_two_pages_at_once_ask_once(rig: Rig) -> None:
 async def test_an_engine_that_does_not_answer_keeps_back_only_what_is_not_known(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(table_sizes, "ASK_S", 0.05)
+    monkeypatch.setattr(room, "ASK_S", 0.05)
     await rig.sizes.of([2])
     rig.clock.now_s += FRESH_S
     rig.engine.hangs = 3
@@ -88,5 +88,5 @@ async def test_an_engine_that_fails_and_a_dropped_table_are_not_known(rig: Rig) 
 
 
 async def test_sizes_are_kept_up_to_a_bound(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(table_sizes, "KEPT_MAX", 3)
+    monkeypatch.setattr(room, "KEPT_MAX", 3)
     assert set(await rig.sizes.of([1, 2, 3, 4, 5])) == {3, 4, 5}

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from random import Random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.engines.sampling import ROUNDS, STRATA, TURNS_MAX, about, between, sampled
+from storage.engines.sizes.sampling import ROUNDS, STRATA, TURNS_MAX, about, between, sampled
 
 MANY = 100_000
+
+
+def coin() -> Callable[[], object]:
+    return partial(Random(7).getrandbits, 1)
 
 
 class SortedKeys:
@@ -30,7 +35,7 @@ class SortedKeys:
         return self.keys[at - 1] if at else None
 
     def estimate(self) -> float | None:
-        return sampled(self, self.keys[0], self.keys[-1], lambda: False)
+        return sampled(self, self.keys[0], self.keys[-1], coin(), lambda: False)
 
 
 def _drawn() -> Iterable[bytes]:
@@ -64,10 +69,10 @@ def test_the_looks_are_bounded_and_end_when_the_time_is_over() -> None:
     deep = SortedKeys(b"\0" * number for number in range(2000))
     deep.estimate()
     assert deep.looks <= 2 * STRATA + ROUNDS * STRATA * TURNS_MAX
-    assert sampled(deep, deep.keys[0], deep.keys[-1], lambda: True) is None
+    assert sampled(deep, deep.keys[0], deep.keys[-1], coin(), lambda: True) is None
     left = iter(range(10_000))
     keys = SortedKeys(_drawn())
-    partly = sampled(keys, keys.keys[0], keys.keys[-1], lambda: next(left) > 2 * STRATA)
+    partly = sampled(keys, keys.keys[0], keys.keys[-1], coin(), lambda: next(left) > 2 * STRATA)
     assert partly is not None
 
 

@@ -10,7 +10,7 @@ import asyncio
 import pytest
 
 from storage.engine import TableSize
-from storage.engines import sampling
+from storage.engines.sizes import sampling
 from storage.engines.sql import sizes as sql_sizes
 from tests.storage.engines.engine_rig import Log, Rig, T, delete, drop_table, put_table, upsert, value
 

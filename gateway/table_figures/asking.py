@@ -8,14 +8,14 @@ from __future__ import annotations
 import asyncio
 
 from gateway.service.port import SiteService
-from gateway.service.table_figures import UNKNOWN_SIZE, OtherTables, TableFiguresDocument
+from gateway.table_figures.documents import UNKNOWN_SIZE, OtherTables, TableFiguresDocument
 from storage.rows.schema import TableSchema
 from switchover.monitor.findings import OTHER
 from twinlog.errors import TwinlogError
 
 
 async def other_tables(service: SiteService, table: int | None = None) -> OtherTables:
-    """What the other site has of one table, or of all."""
+    """Asks what the other site has of one table, or of all."""
     try:
         return OtherTables(OTHER[service.site], await service.looks.other_tables(table))
     except TwinlogError as error:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.api.table_figures import figures_of, other_tables
-from gateway.service.table_figures import OtherTableDocument, TableFiguresDocument
+from gateway.table_figures.asking import figures_of, other_tables
+from gateway.table_figures.documents import OtherTableDocument, TableFiguresDocument
 from remote_log.replication.messages import ReplicateRequest
 from tests.pair.pair import Pair
 from tests.pair.pair_rig import TABLE, caught_up, open_pair, put, site
