@@ -22,7 +22,7 @@ ROUNDS = 3
 TURNS_MAX = 400  # of one way: longer ones end early, and say too few
 
 
-class Keys(Protocol):
+class OrderedKeys(Protocol):
     """An ordered set of keys that does not change meanwhile."""
 
     def first_from(self, key: bytes) -> bytes | None: ...
@@ -46,7 +46,7 @@ def between(sample: float | None, at_least: int, at_most: int) -> int:
 
 
 def sampled(
-    keys: Keys, first: bytes, last: bytes, flip: Callable[[], object], is_over: Callable[[], bool]
+    keys: OrderedKeys, first: bytes, last: bytes, flip: Callable[[], object], is_over: Callable[[], bool]
 ) -> float | None:
     """Estimates how many keys there are from `first` to `last`; both are there. `flip`: a coin. None: the time was over
     before there was an answer."""
@@ -73,7 +73,7 @@ def sampled(
     return single + total / ROUNDS
 
 
-def _way(keys: Keys, low: bytes, high: bytes, flip: Callable[[], object]) -> int:
+def _way(keys: OrderedKeys, low: bytes, high: bytes, flip: Callable[[], object]) -> int:
     turns = 0
     while low != high and turns < TURNS_MAX:
         turns += 1
@@ -94,11 +94,11 @@ def _turn(low: bytes, high: bytes) -> bytes:
     return high[:place] + bytes((high[place] >> bit << bit,))
 
 
-def _from(keys: Keys, at: bytes, high: bytes) -> bytes:
+def _from(keys: OrderedKeys, at: bytes, high: bytes) -> bytes:
     found = keys.first_from(at)
     return high if found is None else min(found, high)
 
 
-def _below(keys: Keys, at: bytes, low: bytes) -> bytes:
+def _below(keys: OrderedKeys, at: bytes, low: bytes) -> bytes:
     found = keys.last_below(at)
     return low if found is None else max(found, low)
