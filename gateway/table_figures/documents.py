@@ -32,10 +32,10 @@ class TableSizeDocument(Struct, frozen=True):
     rows_are: RowsAre
     bytes: Annotated[int, Meta(ge=0)] | None
     disk_bytes: Annotated[int, Meta(ge=0)] | None
-    age_s: Seconds
+    age_s: Seconds | None
 
 
-UNKNOWN_SIZE = TableSizeDocument(None, "unknown", None, None, 0.0)
+UNKNOWN_SIZE = TableSizeDocument(None, "unknown", None, None, None)
 
 
 class OtherTableDocument(Struct, frozen=True):

@@ -38,4 +38,4 @@ def test_the_size_there_and_a_refused_change_come_along() -> None:
 def test_a_number_says_whether_it_was_counted() -> None:
     assert size_document(TableSize(5, True, 50), 0.1) == SIZE
     assert size_document(TableSize(1000, False, 5000, 8192), 1.0) == TableSizeDocument(1000, "estimated", 5000, 8192, 1.0)
-    assert size_document(TableSize(None, False, None), -1.0) == UNKNOWN_SIZE
+    assert size_document(TableSize(None, False, None), -1.0) == TableSizeDocument(None, "unknown", None, None, 0.0)
