@@ -43,7 +43,8 @@ def add_routes(routes: APIRouter) -> None:
         rows = table_rows(found.tables, caller, sizes, other, _compared(pages, request))
         return pages.page(request, "tables.html", "Tables", {
             "found": found, "rows": rows, "other": other, "cluster": service.cluster.document(),
-            "oldest": max((size.age_s or 0.0 for size in sizes.values()), default=0.0), "has_audits": _may_see_audits(pages, request),
+            "oldest": max((size.age_s or 0.0 for size in sizes.values()), default=0.0),
+            "has_audits": _may_see_audits(pages, request),
         })
 
     @routes.get("/tables/{table}")
