@@ -161,6 +161,20 @@ class KeptSnapshot:
     place: str
 
 
+class TableSize(NamedTuple):
+    """The size of a table now, without the old versions of its rows.
+
+    `rows` None: not known; `is_counted`: they are exactly so many, else about; `bytes`: of their keys and values, before any
+    compression, as exact as the rows; `disk_bytes`: what the table takes in its database with its indexes, None where the
+    database does not keep tables apart on its disk.
+    """
+
+    rows: int | None
+    is_counted: bool
+    bytes: int | None
+    disk_bytes: int | None = None
+
+
 class RefusedChange(NamedTuple):
     """A schema change of the log that the database behind an engine refuses, and its words."""
 
@@ -304,6 +318,10 @@ class StorageEngine(Protocol):
 
     async def purge(self, now_ms: int) -> None:
         """Forget versions older than their table's `history_s`, and request outcomes older than their time to live."""
+
+    async def table_size(self, table: int) -> TableSize | None:
+        """Counts the rows of a small table, and estimates those of a larger one from a sample, in bounded time. None: there is
+        no such table, perhaps not any more. Raises EngineFailed."""
 
     def counters(self) -> dict[str, int]:
         """Row-independent figures for metrics (bytes on disk, memtable bytes, ...)."""

@@ -69,6 +69,9 @@ class AsyncClient(AsyncAuditCalls):
     async def table(self, table: str) -> dict[str, Any]:
         return await self._run(calls.get_table(table))
 
+    async def table_figures(self, table: str) -> dict[str, Any]:
+        return await self._run(calls.table_figures(table))
+
     async def tables(self) -> list[dict[str, Any]]:
         return await self._run(calls.list_tables())
 

@@ -140,6 +140,10 @@ def get_table(table: str) -> TypedCall[dict[str, Any]]:
     return TypedCall(_read(_table(table)), _document)
 
 
+def table_figures(table: str) -> TypedCall[dict[str, Any]]:
+    return TypedCall(_read(_table(table) + "/figures"), _document)
+
+
 def table_columns(table: str) -> TypedCall[KnownColumns]:
     return TypedCall(_read(_table(table)), lambda reply: KnownColumns(schema_of(reply), columns_of(_document(reply))))
 

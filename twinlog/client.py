@@ -95,6 +95,11 @@ class Client(AuditCalls):
         """One table, with its columns. Raises NotFound."""
         return self._run(calls.get_table(table))
 
+    def table_figures(self, table: str) -> dict[str, Any]:
+        """About how many rows one table has, how large they are, and how its schema stands at the other site: with `rows_are`
+        `estimated` they were not counted, and what is not known is None. Raises NotFound."""
+        return self._run(calls.table_figures(table))
+
     def tables(self) -> list[dict[str, Any]]:
         """All tables that the caller may know of."""
         return self._run(calls.list_tables())

@@ -77,6 +77,7 @@ NEEDS: dict[Route, Need] = {
     ("POST", "/v1/tables"): Need("some_table", ((ADMIN,),)),  # on the table that the body names
     ("GET", "/v1/tables"): Need("some_table", ((READER, WRITER, ADMIN),)),  # shows those that the caller may know
     ("GET", _TABLE): Need("table", ((READER, WRITER, ADMIN),)),
+    ("GET", f"{_TABLE}/figures"): Need("table", ((READER, ADMIN),)),  # how many rows there are says something of them
     ("PATCH", _TABLE): _table(ADMIN),
     ("DELETE", _TABLE): _table(ADMIN),
     ("POST", f"{_TABLE}:restore"): _table(ADMIN),

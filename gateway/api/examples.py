@@ -36,6 +36,7 @@ from gateway.service.documents import (
     SettingChange,
     SiteDocument,
 )
+from gateway.table_figures.documents import OtherTableDocument, TableFiguresDocument, TableSizeDocument
 from remote_log.replication.messages import StatusReply
 from storage.rows.schema import ColumnDocument, TableDocument
 from switchover.facts import SiteFacts
@@ -94,6 +95,10 @@ TABLES = TableList([TABLE], [KeptTableDocument(
     "planes", "planes~3145729", datetime(2013, 1, 1, 5, tzinfo=UTC), datetime(2013, 1, 2, 5, tzinfo=UTC),
     [ColumnDocument("tail", "string", False, None)], ["tail"],
 )])
+TABLE_FIGURES = TableFiguresDocument(
+    "flights", "a", 2, TableSizeDocument(340_000, "estimated", 29_000_000, None, 3.2),
+    OtherTableDocument("b", "same", 2, TableSizeDocument(330_000, "estimated", 28_000_000, None, 0.1)),
+)
 WRITTEN = WriteAnswer(_VERSION, _RECEIPT, "sync")
 MUTATED = BatchAnswer(_VERSION, _RECEIPT, "sync", 3)
 ROW_READ = RowAnswer(ROW, _VERSION)

@@ -38,6 +38,7 @@ from gateway.api.problems import HTTP_PROBLEMS, PROBLEMS
 from gateway.api.request import IDEMPOTENCY_KEY_LENGTH_MAX, JSON
 from gateway.service.audits import AuditBody, AuditRun, Audits
 from gateway.service.documents import BarrierDocument, BarrierList, ClusterDocument, ReceiptDocument, ReloadDocument
+from gateway.table_figures.documents import TableFiguresDocument
 from storage.rows.schema import TableDocument
 from switchover.monitor.views import SiteView
 from switchover.operations.document import OperationDocument
@@ -70,9 +71,9 @@ _CODES = {row.status: kind.code for kind, row in reversed(PROBLEMS.items())}
 BODIES = (TableBody, TableChange, BatchBody, CheckBody, ConditionBody, OperationBody, LogLevelBody, BarrierBody, BackupPoint,
     AuditBody)
 ANSWERS = (
-    TableDocument, TableList, WriteAnswer, BatchAnswer, RowAnswer, PageAnswer, ReceiptDocument, ClusterDocument,
-    OperationDocument, OperationList, ChecksDocument, SiteView, BarrierDocument, BarrierList, AuditRun, Audits, HealthAnswer,
-    TrailDocument, ReloadDocument, Problem,
+    TableDocument, TableList, TableFiguresDocument, WriteAnswer, BatchAnswer, RowAnswer, PageAnswer, ReceiptDocument,
+    ClusterDocument, OperationDocument, OperationList, ChecksDocument, SiteView, BarrierDocument, BarrierList, AuditRun, Audits,
+    HealthAnswer, TrailDocument, ReloadDocument, Problem,
 )
 
 

@@ -49,6 +49,7 @@ from gateway.backup import routes as backups
 from gateway.http.origins import Origins, preflight, shared_with
 from gateway.service.http_settings import HttpSettings
 from gateway.service.port import Configuration, SiteService
+from gateway.table_figures import route as table_figures
 from gateway.traces.requests import RequestTraces, over
 from gateway.trail.trail import Trail
 from gateway.ui import routes as ui
@@ -232,7 +233,8 @@ def _plain(part: Part) -> tuple[FastAPI, Sequence[Route]]:
     )
     routers = [internal.router()] if part != "public" else []
     if part != "peer":
-        routers = [room.router() for room in (tables, rows, scans, cluster, checks, operations, health)] + routers
+        rooms = (tables, table_figures, rows, scans, cluster, checks, operations, health)
+        routers = [room.router() for room in rooms] + routers
         routers += [
             checks.view_router(), barriers.router(), backups.router(), barriers.audits_router(), trail.router(),
             configuration.router(), pages.router(app), ui.router(),

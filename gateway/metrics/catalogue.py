@@ -141,6 +141,7 @@ SECTIONS: dict[str, list[Metric]] = {
         Metric("audit_timestamp_seconds", "gauge", "When the last audit of a kind ended.", ("audit",)),
     ],
     "Storage": _gauges(
+        tables="Tables that are not dropped. How much each of them holds: GET /v1/tables/{table}/figures.",
         engine_disk_bytes="The size of the storage on its disk.",
         engine_memtable_bytes="What the storage holds in memory and has not written.",
         engine_pending_compaction_bytes="What the storage has to merge.",

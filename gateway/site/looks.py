@@ -7,6 +7,7 @@ its gateway, or the reason why it does not. Implements gateway.service.port.Look
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 import msgspec
@@ -16,6 +17,8 @@ from gateway.service.port import DoorFigures
 from gateway.site.cluster_document import cluster_document, site_figures
 from gateway.site.operations import SiteOperations
 from gateway.site.site import Site
+from gateway.table_figures.documents import TableHeld, TablesHeld, TableSizeDocument
+from gateway.table_figures.sizes import TableSizes
 from gateway.ui.looks import (
     Epochs,
     EpochShown,
@@ -34,14 +37,16 @@ from remote_log.fencing.claims import claimed_epochs, read_claim
 from remote_log.fencing.reading import segments_below
 from remote_log.layout import SegmentName
 from remote_log.replication.messages import EPOCH_MAX, LookReply, LookRequest
+from storage.engines.unshown import standing_at
 from switchover.monitor.views import SiteView
 from switchover.preflight.preflight import ChecksDocument
-from twinlog.errors import NotFound, TwinlogError
+from twinlog.errors import InvalidInput, NotFound, TwinlogError
 
 OPERATIONS_MAX = 200
 EPOCHS_MAX = 500
 SEGMENTS_MAX = 200
 CLAIMS_MAX = 12
+TABLES_MAX = 40_000
 LOOK_S = 2.0
 ASK_S = 1.0  # a look that waits for nobody: the other site's process answers, or hangs
 ASK_LONG_S = 7.0  # the other site waits for this one, both DFSs and the register
@@ -51,6 +56,7 @@ T = TypeVar("T")
 class SiteLooks:
     def __init__(self, site: Site, operations: SiteOperations) -> None:
         self._site, self._operations = site, operations
+        self._sizes = TableSizes(site.parts.engine, site.parts.clock)
         self.door: DoorFigures | None = None
 
     # ---- of this site
@@ -112,6 +118,25 @@ class SiteLooks:
 
         return list(await asyncio.gather(*map(read, newest)))
 
+    async def table_sizes(self, tables: Sequence[int]) -> Mapping[int, TableSizeDocument]:
+        return await self._sizes.of(tables)
+
+    async def tables(self, of: str) -> TablesHeld:
+        """`of`: the id of one table, which comes with its size; empty: all."""
+        engine = self._site.parts.engine
+        if of and not (of.isascii() and of.isdecimal()):
+            raise InvalidInput(f"{of[:40]!r} is no id of a table")
+        found = [table for table in self._site.catalog.all() if not of or table.id == int(of)]
+        sizes = await self.table_sizes([table.id for table in found]) if of else {}
+        refused = standing_at(engine)
+        held = [
+            TableHeld(
+                table.id, table.revision, sizes.get(table.id),
+                refused.problem if refused is not None and refused.table == table.id else None,
+            ) for table in found[:TABLES_MAX]
+        ]
+        return TablesHeld(self._site.site, engine.applied.loading, len(found) > TABLES_MAX, held)
+
     # ---- for the other site
     async def answer(self, asked: LookRequest) -> LookReply:
         """Raises NotFound for what this release does not show, InvalidInput for a role change that there is not."""
@@ -129,6 +154,8 @@ class SiteLooks:
                 document = self.epochs()
             case "logs":
                 document = await self.logs()
+            case "tables":
+                document = await self.tables(asked.kind)
             case _:
                 raise NotFound(f"this release shows no {asked.what!r} of a site")
         return LookReply(self._site.site, msgspec.json.encode(document))
@@ -151,6 +178,9 @@ class SiteLooks:
 
     async def other_logs(self) -> Logs:
         return await self._ask("logs", Logs, LOOK_S + ASK_S)
+
+    async def other_tables(self, table: int | None = None) -> TablesHeld:
+        return await self._ask("tables", TablesHeld, LOOK_S + ASK_S, "" if table is None else str(table))
 
     async def _ask(self, what: str, kind: type[T], timeout_s: float, of: str = "") -> T:
         site = self._site

@@ -103,6 +103,7 @@ def _of_storage(site: Site) -> dict[str, Figure | Labelled]:
         "admission_queue_bytes": site.admission.queued_bytes,
         "admission_requests": site.admission.requests,
         "limit_refusals_total": {("write_queue",): float(site.admission.refused)},
+        "tables": len(site.catalog.writable),
         "barriers_held": len(engine.kept_snapshots()),
         **{f"engine_{name}": float(value) for name, value in engine.counters().items()},
     }

@@ -15,7 +15,7 @@ from starlette.responses import Response
 from gateway.api.problems import Answer
 from gateway.api.routes.common import caller_of, to_response
 from gateway.api.routes.event_stream import frame_stream
-from gateway.ui import change_routes, view_routes
+from gateway.ui import change_routes, table_routes, view_routes
 from gateway.ui.forms import read_form
 from gateway.ui.live import Live
 from gateway.ui.page_route import PageRoute, Text, pages_of
@@ -35,6 +35,7 @@ def router() -> APIRouter:
     _sessions(routes)
     change_routes.add_routes(routes)
     view_routes.add_routes(routes)
+    table_routes.add_routes(routes)
     return routes
 
 

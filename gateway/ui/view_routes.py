@@ -1,25 +1,21 @@
-"""The routes of the views that only show: *History*, *Tables*, *Audits* and *Log*."""
+"""The routes of the views that only show: *History*, *Audits* and *Log*."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, TypeVar
 
 from fastapi import APIRouter, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
-from gateway.api.request import decoded_part
-from gateway.api.routes.common import caller_of, context_of
 from gateway.ui.looks import Epochs
-from gateway.ui.page_route import Text, pages_of
+from gateway.ui.page_route import pages_of
 from gateway.ui.views.audits import audits_page
 from gateway.ui.views.history import epoch_rows, operation_rows
 from gateway.ui.views.logs import SiteLogs, site_logs
-from gateway.ui.views.tables import rows_shown, table_path, tables_page
 from gateway.ui.watch import PairSeen
-from storage.rows.schema import to_public
 from switchover.operations.document import OperationDocument
 from twinlog.errors import PeerError, TwinlogError
 
@@ -64,25 +60,6 @@ def add_routes(routes: APIRouter) -> None:
             "epochs": rows, "operations": operation_rows(by_site), "missing": missing, "other": seen.other,
             "has_times": all(row.since != "unknown" for row in rows),
         })
-
-    @routes.get("/tables")
-    async def tables(request: Request, name: Text = "", page: Page = 1) -> Response:
-        pages = pages_of(request)
-        found = tables_page(pages.service.tables.all(), caller_of(request), name, page)
-        cluster = pages.service.cluster.document()
-        return pages.page(request, "tables.html", "Tables", {"found": found, "cluster": cluster})
-
-    @routes.get("/tables/{table}")
-    async def table(table: str, request: Request, start: Text = "", token: Token = "") -> Response:
-        pages, context = pages_of(request), context_of(request)
-        name = decoded_part(table)
-        schema = context.codec(name).schema
-        rows = await rows_shown(context, caller_of(request), name, start, token)
-        values: dict[str, Any] = {
-            "table": to_public(schema), "revision": schema.revision, "rows": rows, "start": start, "token": token,
-            "path": table_path(name),
-        }
-        return pages.page(request, "table.html", f"Table {name}", values)
 
     @routes.get("/audits")
     async def audits(request: Request) -> Response:

@@ -334,7 +334,7 @@ class TrailNote(msgspec.Struct, frozen=True):
 
 class LookRequest(msgspec.Struct):
     """Asks what the other site shows of itself to its operators. `what`: a name of gateway/ui/looks.py; `kind`: of the
-    checks."""
+    checks; of tables, the id of one."""
 
     what: Name
     kind: Name = ""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import itertools
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -25,6 +25,7 @@ from gateway.service.port import DoorFigures, KeptTable, SiteService, WriteReque
 from gateway.service.receipts import decode_receipt, encode_receipt
 from gateway.service.rows import to_records
 from gateway.service.tables import check_confirmed
+from gateway.table_figures.documents import TableHeld, TablesHeld, TableSizeDocument, size_document
 from gateway.ui.looks import Epochs, EpochShown, Logs, OperationsShown, SiteLook, counted
 from storage.backup.stream import BackupHead, End, ReachedPoint, encode_message
 from storage.clock import SystemClock
@@ -209,6 +210,8 @@ class DictLooks:
         self.view_now = SiteView(own=OWN, peer=None, peer_error="site b does not answer")
         self.other: SiteLook | TwinlogError = PeerError("site b does not answer", sent=True)
         self.known = Epochs([EpochShown(1, 1, "a", "bootstrap")], 0)
+        self.held_revisions: dict[str, int | None] = {}
+        self.is_loading = False  # the other site
         self.logs_now = Logs(site.site, [], 0, None, [], None, [], [], None)
 
     def now(self) -> SiteLook:
@@ -249,6 +252,19 @@ class DictLooks:
     async def other_epochs(self) -> Epochs:
         self._answering()
         return self.known
+
+    async def table_sizes(self, tables: Sequence[int]) -> Mapping[int, TableSizeDocument]:
+        found = {table: await self._site.engine.table_size(table) for table in tables}
+        return {table: size_document(size, 0.0) for table, size in found.items() if size is not None}
+
+    async def other_tables(self, table: int | None = None) -> TablesHeld:
+        """Those of this site, at which `held_revisions` has the other revisions that it has there; None: it is not there."""
+        site = self._answering().cluster.site
+        every = [one for one in self._site.catalog.all() if table in (None, one.id)]
+        revisions = {one.id: self.held_revisions.get(one.name, one.revision) for one in every}
+        sizes = await self.table_sizes([one.id for one in every]) if table is not None else {}
+        held = [TableHeld(one, revision, sizes.get(one)) for one, revision in revisions.items() if revision is not None]
+        return TablesHeld(site, self.is_loading, False, held)
 
     async def other_logs(self) -> Logs:
         return replace(self.logs_now, site=self._answering().cluster.site)

@@ -22,6 +22,7 @@ import msgspec
 from gateway.service.audits import AuditSettings
 from gateway.service.http_settings import HttpSettings
 from gateway.service.port import SiteService
+from gateway.site.looks import SiteLooks
 from gateway.site.operations import SiteOperations
 from gateway.site.peer_api import PeerApi
 from gateway.site.service import site_service
@@ -241,7 +242,8 @@ class Pair:
             is_busy=lambda: operations.running_id is not None, poll_interval_s=0.02,
         )
         answer = None if peer_trail is None else peer_trail.answer
-        running = Running(site, operations, site_service(site, operations), PeerApi(site, answer), supervisor, stack)
+        peer_api = PeerApi(site, answer, SiteLooks(site, operations).answer)
+        running = Running(site, operations, site_service(site, operations), peer_api, supervisor, stack)
         self.running[name] = running
         supervisor.start()
         return running

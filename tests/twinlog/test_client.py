@@ -80,6 +80,7 @@ def test_tables_are_listed_changed_and_dropped(client: Client) -> None:
     client.alter_table("things", {"add": [{"name": "note", "type": "string"}]})
     assert client.table("things")["columns"][-1]["name"] == "note"
     assert [table["name"] for table in client.tables()] == ["things"]
+    assert client.table_figures("things")["size"]["rows"] == 0
     client.drop_table("things")
     assert client.tables() == []
 

@@ -20,6 +20,7 @@ from rich.table import Table
 from twinlog import Client
 from twinlog.calls import Ack, json_ready
 from twinlog.cli import completion
+from twinlog.cli.table_figures import held_words, schema_words
 from twinlog.decoding import decoded
 from twinlog.errors import InvalidInput, words
 from twinlog.flow import Patience
@@ -66,11 +67,19 @@ def tables(
     )] = "",
     config: ConfigOption = "", as_json: JsonOption = False,
     dropped: Annotated[bool, typer.Option("--dropped", help="Those that `twinlog restore-table` brings back.")] = False,
+    figures: Annotated[bool, typer.Option(
+        "--figures", help="About how many rows this one has, and how its schema stands at the other site."
+    )] = False,
 ) -> None:
     """List the tables, or show the columns of one."""
     if dropped and table:
         raise InvalidInput("--dropped lists tables: name none")
+    if figures and not table:
+        raise InvalidInput("--figures are of one table: name it")
     with connected(config) as client:
+        if figures:
+            _show_figures(client.table_figures(table), as_json=as_json)
+            return
         if dropped:
             _show_dropped(client.dropped_tables(), as_json=as_json)
             return
@@ -90,6 +99,20 @@ def tables(
                 escape(one["name"]), escape(", ".join(one["primary_key"])), str(len(one["columns"])), one.get("replication", "")
             )
         out().print(shown)
+
+
+def _show_figures(found: Mapping[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        print_json(found)
+        return
+    other = found["other"]
+    shown = Table(box=None, pad_edge=False, show_header=False)
+    shown.add_column(style="dim")
+    shown.add_column(overflow="fold")
+    shown.add_row(f"at site {escape(found['site'])}", held_words(found["size"]))
+    shown.add_row(f"at site {escape(other['site'])}", held_words(other["size"]))
+    shown.add_row("schema", escape(schema_words(found["revision"], other)))
+    out().print(shown)
 
 
 def _show_dropped(found: Sequence[Mapping[str, Any]], *, as_json: bool) -> None:

@@ -6,7 +6,7 @@ stale, with their age.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
@@ -18,7 +18,10 @@ from gateway.access.grants import READER, knowing
 from gateway.api.api_context import ApiContext
 from gateway.api.row_calls import moment_of_read
 from gateway.api.scans import ScanParameters, plan_scan, read_page
+from gateway.service.audits import AuditRun
+from gateway.table_figures.documents import UNKNOWN_SIZE, OtherTableDocument, OtherTables, TableSizeDocument
 from gateway.ui import words
+from gateway.ui.views import table_size
 from storage.rows.schema import TableSchema
 from twinlog.errors import InvalidInput, TwinlogError
 from twinlog.key_text import part_to_path
@@ -30,19 +33,26 @@ CELL_MAX = 200
 
 @dataclass(frozen=True, slots=True)
 class TableRow:
+    """A line of the list. `other`: how its schema stands at the other site; `level`: of the mark before it, empty for none."""
+
     name: str
     path: str
+    rows: str
+    bytes: str
+    revision: int
+    other: str
+    level: str
+    compared: str
     key: str
     columns: str
     history: str
-    revision: int
 
 
 @dataclass(frozen=True, slots=True)
-class TablesPage:
-    """`found` of `known` tables fit `wanted`; shown are those of page `page` of `pages`."""
+class TablesFound:
+    """`found` of `known` tables fit `wanted`; shown are `tables`, those of page `page` of `pages`."""
 
-    rows: tuple[TableRow, ...]
+    tables: Sequence[TableSchema]
     known: int
     found: int
     wanted: str
@@ -50,22 +60,40 @@ class TablesPage:
     pages: int
 
 
-def tables_page(every: Sequence[TableSchema], caller: Caller, wanted: str, page: int) -> TablesPage:
+def tables_found(every: Sequence[TableSchema], caller: Caller, wanted: str, page: int) -> TablesFound:
     knows = knowing(caller.grants)
     known = [table for table in every if knows(table.name)]
     found = [table for table in known if wanted.lower() in table.name.lower()] if wanted else known
     pages = max(1, -(-len(found) // TABLES_SHOWN))
     page = min(max(1, page), pages)
-    shown = found[(page - 1) * TABLES_SHOWN: page * TABLES_SHOWN]
-    return TablesPage(tuple(map(_row, shown)), len(known), len(found), wanted, page, pages)
+    return TablesFound(
+        found[(page - 1) * TABLES_SHOWN: page * TABLES_SHOWN], len(known), len(found), wanted, page, pages
+    )
 
 
-def _row(table: TableSchema) -> TableRow:
+def table_rows(
+    tables: Sequence[TableSchema], caller: Caller, sizes: Mapping[int, TableSizeDocument], other: OtherTables,
+    compared: AuditRun | None,
+) -> list[TableRow]:
+    """`compared`: the last comparison of both sites, where the caller may see it."""
+    names = frozenset(compared.tables) if compared is not None else frozenset()
+    return [
+        _row(
+            table, sizes.get(table.id, UNKNOWN_SIZE) if table_size.is_granted(caller, table.name) else None, other.of(table),
+            compared if table.name in names else None,
+        ) for table in tables
+    ]
+
+
+def _row(table: TableSchema, size: TableSizeDocument | None, there: OtherTableDocument, compared: AuditRun | None) -> TableRow:
     names = [f"{column.name} {column.type}" for column in table.value_columns]
     more = f" and {len(names) - 6} more" if len(names) > 6 else ""
+    rows, content = (table_size.NOT_GRANTED, "") if size is None else (table_size.rows(size), table_size.content(size))
     return TableRow(
-        table.name, table_path(table.name), ", ".join(f"{one.name} {one.type}" for one in table.key_columns),
-        ", ".join(names[:6]) + more, words.duration(float(table.history_s)) if table.history_s else "none", table.revision,
+        table.name, table_path(table.name), rows, content, table.revision,
+        table_size.standing(there), table_size.level(there), table_size.comparison(compared),
+        ", ".join(f"{one.name} {one.type}" for one in table.key_columns), ", ".join(names[:6]) + more,
+        words.duration(float(table.history_s)) if table.history_s else "none",
     )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import accumulate
 
-from storage.engine import EngineState, EpochEntry, KeptSnapshot, RefusedChange, RequestOutcome, StoredRow, TableSet
+from storage.engine import EngineState, EpochEntry, KeptSnapshot, RefusedChange, RequestOutcome, StoredRow, TableSet, TableSize
 from storage.engines.meaning import (
     admit,
     by_age,
@@ -198,6 +198,12 @@ class MemoryEngine:
             epochs={entry.epoch: entry for entry in epochs}, requests=self._state.requests,
         )
         self._make_durable()
+
+    async def table_size(self, table: int) -> TableSize | None:
+        if table not in self._state.tables:
+            return None
+        rows = [row for (number, _), row in self._state.rows.items() if number == table]
+        return TableSize(len(rows), True, sum(len(row.key) + len(row.value) for row in rows))
 
     def counters(self) -> dict[str, int]:
         return {"disk_bytes": 0, "memtable_bytes": 0, "pending_compaction_bytes": 0}

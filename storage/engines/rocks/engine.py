@@ -20,15 +20,15 @@ from itertools import chain
 from pathlib import Path
 from typing import Self, TypeVar
 
-from rocksdict import WriteBatch
+from rocksdict import Rdict, WriteBatch
 
 from storage.disk.workers import Worker
-from storage.engine import EngineState, EpochEntry, KeptSnapshot, RefusedChange, RequestOutcome, StoredRow, horizon
+from storage.engine import EngineState, EpochEntry, KeptSnapshot, RefusedChange, RequestOutcome, StoredRow, TableSize, horizon
 from storage.engines.entries.effects import Effects
 from storage.engines.entries.moves import Replacement, base_end, base_part, cut_back
 from storage.engines.entries.write import EngineWrite, Packed
 from storage.engines.meaning import admit, check_schema, refuse_unless_loading, refuse_when_failed, refuse_while_loading
-from storage.engines.rocks import layout, purging
+from storage.engines.rocks import layout, purging, sizes
 from storage.engines.rocks.opening import (
     RocksParts,
     RocksSettings,
@@ -114,9 +114,12 @@ class RocksEngine:
 
     def _view(self) -> RocksView:
         """Returns a view of this moment. Call it on the reading thread, or in a thread that excludes `reopen`."""
+        return RocksView(self._open_database())
+
+    def _open_database(self) -> Rdict:
         if self._reopening:
             raise EngineFailed("the storage is being opened anew: begin the read again")
-        return RocksView(self._database)
+        return self._database
 
     # --- apply ---
 
@@ -313,6 +316,11 @@ class RocksEngine:
 
         self._until_done(attempt)
         return more
+
+    async def table_size(self, table: int) -> TableSize | None:
+        if table not in self.applied.tables.by_id:
+            return None
+        return await self._read(lambda: sizes.table_size(self._open_database(), table))
 
     def counters(self) -> dict[str, int]:
         closing = self._reopening or self._closed  # rocksdict refuses every look at a database that it is closing

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice
 
-from rocksdict import DbClosedError, Rdict, RdictIter
+from rocksdict import DbClosedError, Rdict, RdictIter, ReadOptions
 
 from storage.engine import RequestOutcome, StoredRow
 from storage.engines.entries.write import VERSION_BYTES, version_of
@@ -44,8 +44,8 @@ def stored_row(key: bytes, stored: bytes) -> StoredRow:
 class RocksView:
     """Not for two threads at once. Its methods raise rocksdict's errors as they are."""
 
-    def __init__(self, database: Rdict) -> None:
-        self._open: RdictIter | None = database.iter()
+    def __init__(self, database: Rdict, options: ReadOptions | None = None) -> None:
+        self._open: RdictIter | None = database.iter(options)
 
     @property
     def _cursor(self) -> RdictIter:
@@ -63,6 +63,27 @@ class RocksView:
         cursor.seek(key)
         if cursor.valid():
             return bytes(cursor.value()) if cursor.key() == key else None
+        cursor.status()
+        return None
+
+    def first_from(self, key: bytes) -> bytes | None:
+        """The lowest key at `key` or above it."""
+        cursor = self._cursor
+        cursor.seek(key)
+        return self._key()
+
+    def last_below(self, key: bytes) -> bytes | None:
+        """The highest key below `key`."""
+        cursor = self._cursor
+        cursor.seek_for_prev(key)
+        if cursor.valid() and cursor.key() == key:
+            cursor.prev()
+        return self._key()
+
+    def _key(self) -> bytes | None:
+        cursor = self._cursor
+        if cursor.valid():
+            return bytes(cursor.key())
         cursor.status()
         return None
 

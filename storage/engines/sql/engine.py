@@ -23,13 +23,13 @@ from sqlalchemy import Connection, Delete, Engine
 from sqlalchemy.exc import DBAPIError
 
 from storage.disk.workers import Worker
-from storage.engine import EngineState, EpochEntry, KeptSnapshot, RefusedChange, RequestOutcome, StoredRow
+from storage.engine import EngineState, EpochEntry, KeptSnapshot, RefusedChange, RequestOutcome, StoredRow, TableSize
 from storage.engines import unshown
 from storage.engines.entries.effects import Effects
 from storage.engines.entries.moves import Replacement, base_end, base_part, cut_back
 from storage.engines.entries.write import EngineWrite
 from storage.engines.meaning import admit, check_schema, refuse_unless_loading, refuse_when_failed, refuse_while_loading
-from storage.engines.sql import reading
+from storage.engines.sql import reading, sizes
 from storage.engines.sql.kept_snapshots import SqlSnapshots, snapshots_of
 from storage.engines.sql.opening import (
     SqlParts,
@@ -344,10 +344,15 @@ class SqlEngine:
         with self._writing:
             return self._write(lambda connection: connection.execute(some).rowcount)
 
+    async def table_size(self, table: int) -> TableSize | None:
+        if table not in self.applied.tables.by_id:
+            return None
+        return await self._reader.read(lambda: self._read(lambda one: sizes.table_size(one, self._places.get(table))))
+
     def counters(self) -> dict[str, int]:
         """The size is that of the last purge: asking a server takes longer than metrics may wait."""
-        sizes = {"disk_bytes": self._disk_bytes, "kept_bytes": self._kept_bytes}
-        return {**sizes, "memtable_bytes": 0, "pending_compaction_bytes": 0}
+        known = {"disk_bytes": self._disk_bytes, "kept_bytes": self._kept_bytes}
+        return {**known, "memtable_bytes": 0, "pending_compaction_bytes": 0}
 
     async def close(self) -> None:
         """Make everything durable and let the database go. Closing twice is fine."""

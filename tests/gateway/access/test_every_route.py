@@ -36,6 +36,7 @@ EXPECTED: dict[tuple[str, str], tuple[set[str], str]] = {  # who may; the grant 
     ("POST", "/v1/tables"): ({"admin"}, "admin"),
     ("GET", "/v1/tables"): (_SOME_TABLE | {"elsewhere"}, "reader"),
     ("GET", "/v1/tables/{table}"): (_SOME_TABLE, "reader:flights"),
+    ("GET", "/v1/tables/{table}/figures"): ({*_READS, "admin"}, "reader:flights"),
     ("PATCH", "/v1/tables/{table}"): ({"admin"}, "admin:flights"),
     ("DELETE", "/v1/tables/{table}"): ({"admin"}, "admin:flights"),
     ("POST", "/v1/tables/{table}:restore"): ({"admin"}, "admin:flights"),

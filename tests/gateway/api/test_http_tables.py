@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.gateway.dict_service import ACTIVE
 from tests.gateway.door_client import FLIGHTS, DoorClient, problem
+from tests.gateway.ui.ui_rig import look
 
 NEW = {"name": "t2", "columns": [{"name": "k", "type": "int64"}, {"name": "v", "type": "string"}], "primary_key": ["k"]}
 
@@ -88,3 +89,18 @@ async def test_a_table_with_rows_is_dropped_only_by_its_name_said_twice(door: Do
     assert restored.status_code == 200
     assert restored.json()["columns"][0]["name"] == "carrier"
     assert (await door.get("UA,1"))["row"]["delay"] == 3.0
+
+
+async def test_figures_of_a_table_name_what_is_known_at_both_sites(plain: DoorClient) -> None:
+    await plain.put("UA,1", {"note": "x"})
+    alone = (await plain.http.get("/v1/tables/flights/figures")).json()
+    size = alone["size"]
+    assert (alone["name"], alone["site"], alone["revision"]) == ("flights", "a", 1)
+    assert (size["rows"], size["rows_are"], size["bytes"] > 0, size["disk_bytes"]) == (1, "counted", True, None)
+    assert alone["other"]["schema"] == "unknown"
+    assert alone["other"]["error"] == "site b does not answer"
+    assert alone["other"]["size"] == {"rows": None, "rows_are": "unknown", "bytes": None, "disk_bytes": None, "age_s": None}
+    plain.service.looks.other = look("b", "STANDBY")
+    both = (await plain.http.get("/v1/tables/flights/figures")).json()
+    assert (both["other"]["schema"], both["other"]["revision"], both["other"]["size"]["rows"]) == ("same", 1, 1)
+    problem(await plain.http.get("/v1/tables/none/figures"), 404, "not-found", table="none")

@@ -33,6 +33,7 @@ from twinlog.problem_documents import classes_of
 PATHS = {
     "/v1/tables": {"get", "post"},
     "/v1/tables/{table}": {"get", "patch", "delete"},
+    "/v1/tables/{table}/figures": {"get"},
     "/v1/tables/{table}:restore": {"post"},
     "/v1/tables/{table}/rows": {"get"},
     "/v1/tables/{table}/rows/{key}": {"get", "put", "patch", "delete"},

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pyarrow as pa
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect, sync_playwright
@@ -56,6 +57,7 @@ LINES = """() => {
   return faults;
 }"""
 WAIT_MS = 60_000
+LARGE_ROWS = 21_000  # more than are counted
 TABLE = {
     "name": "orders", "columns": [{"name": "id", "type": "string"}, {"name": "note", "type": "string"}], "primary_key": ["id"],
 }
@@ -185,6 +187,35 @@ def test_rows_are_data(live: Pair, page_at: Callable[..., Page]) -> None:
     page.get_by_label("From key").fill("zz")
     page.keyboard.press("Enter")
     expect(page.locator("main")).to_contain_text("There is no row from here on")
+
+
+def test_what_tables_hold_and_how_they_stand_at_the_other_site(live: Pair, page_at: Callable[..., Page]) -> None:
+    """One of the two tables is too large to be counted."""
+    active = _active(live)
+    other = "b" if _site(live, active) == "a" else "a"
+    created = httpx.post(f"{active}/v1/tables", json={**TABLE, "name": "large"}, timeout=30, trust_env=False)
+    assert created.status_code == 201, created.text
+    ids = [f"{number * 2654435761 % (1 << 32):08x}" for number in range(LARGE_ROWS)]
+    with Client(_address(live)) as client:
+        for some in pa.table({"id": ids, "note": ["x" * 20] * LARGE_ROWS}).to_batches(max_chunksize=3000):
+            client.upsert_arrow("large", pa.Table.from_batches([some]))
+        assert wait_for(lambda: client.table_figures("large")["other"]["size"]["rows_are"] == "estimated")
+    page = page_at()
+    page.goto(f"{active}/ui/tables")
+    large = page.locator("tbody tr", has=page.get_by_role("link", name="large"))
+    about = re.search(r"about ([\d,]+)", large.inner_text())
+    assert about is not None
+    assert LARGE_ROWS / 2 <= int(about[1].replace(",", "")) <= LARGE_ROWS * 2
+    expect(large).to_contain_text(f"site {other} has the same")
+    small = page.locator("tbody tr", has=page.get_by_role("link", name="orders"))
+    expect(small.locator("td").nth(1)).to_have_text(re.compile(r"^\d+$"))
+    page.get_by_role("link", name="large").click()
+    expect(page.locator("dl.state")).to_contain_text("(from a sample")
+    expect(page.locator("dl.state")).to_contain_text("both sites have revision 1")
+    for width, height in SIZES.items():
+        page.set_viewport_size({"width": width, "height": height})
+        assert _axe(page) == []
+        _shot(page, f"table-large-{width}")
 
 
 class _Load:

@@ -10,12 +10,14 @@ from msgspec.structs import replace
 
 from gateway.access.token_file import changing
 from gateway.access.tokens import without_token
+from gateway.api.examples import NEW_AUDIT
 from gateway.ui.rendering import ASSETS
 from switchover.preflight.preflight import ChecksDocument
 from tests.gateway.access.rig import GuardedDoor, guarded_door
 from tests.gateway.dict_service import DictService
-from tests.gateway.door_client import DoorClient
+from tests.gateway.door_client import FLIGHTS, DoorClient
 from tests.gateway.ui.ui_rig import look, text_of
+from twinlog.errors import PeerError
 
 HTML = {"accept": "text/html"}
 VIEWS = (
@@ -81,6 +83,38 @@ async def test_rows_of_a_table_with_anything_in_them(served: DoorClient) -> None
     assert (await served.http.get("/ui/tables/none", headers=HTML)).status_code == 404
     found = await served.http.get("/ui/tables?name=nothing", headers=HTML)
     assert "No table has a name with this in it" in found.text
+
+
+async def test_how_tables_stand_at_the_other_site(served: DoorClient) -> None:
+    looks = served.service.looks
+    _lively(served.service)
+    await served.http.post("/v1/tables", json={**FLIGHTS, "name": "planes"})
+    await served.put("UA,1", {"note": "x"})
+    looks.held_revisions = {"planes": None}
+    listed = text_of((await served.http.get("/ui/tables", headers=HTML)).text)
+    assert "flights 1 20 bytes 1 site b has the same no run is known here" in listed
+    assert "planes 0 0 bytes 1 i site b does not have the table" in listed
+    looks.is_loading = True
+    for path in ("/ui/tables", "/ui/tables/flights"):
+        assert "base data of site b is on its way" in text_of((await served.http.get(path, headers=HTML)).text)
+    looks.other = PeerError("site b does not answer", sent=True)
+    assert "Which schemas site b has is unknown: site b does not answer" in text_of(
+        (await served.http.get("/ui/tables", headers=HTML)).text
+    )
+    assert "revision 1 here; unknown (site b does not answer)" in text_of(
+        (await served.http.get("/ui/tables/flights", headers=HTML)).text
+    )
+
+
+async def test_the_last_comparison_is_shown_to_whoever_may_see_audits(served: DoorClient) -> None:
+    assert (await served.http.post("/v1/audits", json=NEW_AUDIT)).status_code < 300
+    async with guarded_door() as door:
+        assert (await door.http.post("/v1/audits", json=NEW_AUDIT, headers=door.as_("auditor"))).status_code < 300
+        for path in ("/ui/tables", "/ui/tables/flights"):
+            assert "equal at 2013-01-01 05:01:00" in (await served.http.get(path, headers=HTML)).text
+            page = (await door.http.get(path, headers={**HTML, **door.as_("reader")})).text
+            assert "2013" not in page
+            assert "ompared" not in page
 
 
 async def test_rows_of_a_standby_say_how_old_they_are(served: DoorClient) -> None:
@@ -250,6 +284,10 @@ async def test_whoever_may_not_read_a_table_sees_its_columns_and_no_row() -> Non
             assert page.status_code == 200
             assert "carrier" in page.text
             assert ("a secret" in page.text) is is_shown, name
+            size = "not granted to you" if name == "writer" else "of keys and values (counted now)"
+            assert size in text_of(page.text), name
+            listed = text_of((await door.http.get("/ui/tables", headers={**HTML, **door.as_(name)})).text)
+            assert ("not granted to you" in listed) is (name == "writer"), name
 
 
 async def test_a_stream_shows_what_its_page_would_and_ends_with_the_session() -> None:

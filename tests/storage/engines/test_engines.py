@@ -16,6 +16,7 @@ from tests.storage.engines.engine_contract_trial import EngineTrialContract
 from tests.storage.engines.engine_rig import Rig
 from tests.storage.engines.memory_rig import MemoryRig
 from tests.storage.engines.rocks.rig import RocksRig
+from tests.storage.engines.sizes.engine_contract_size import EngineSizeContract
 from tests.storage.engines.sql.rig import PostgresRig, SqliteRig, a_database
 
 
@@ -54,3 +55,6 @@ class TestEngineKeeps(EngineKeptContract): ...
 
 
 class TestEngineTries(EngineTrialContract): ...
+
+
+class TestEngineSizesTables(EngineSizeContract): ...

@@ -45,7 +45,18 @@ def test_a_table_from_its_creation_to_its_drop() -> None:
     assert json.loads(invoke("tables", "--json").stdout)["tables"] == []
 
 
+def test_figures_of_a_table_say_what_both_sites_have() -> None:
+    assert invoke("create-table", "planes", "tail:string", "--key", "tail").exit_code == 0
+    assert invoke("put", "planes", "N1").exit_code == 0
+    found = json.loads(invoke("tables", "planes", "--figures", "--json").stdout)
+    assert (found["size"]["rows"], found["size"]["rows_are"]) == (1, "counted")
+    shown = " ".join(invoke("tables", "planes", "--figures").stdout.split())
+    assert "at site a 1 row, " in shown
+    assert "at site b unknown schema revision 1 here; unknown (site b does not answer)" in shown
+
+
 @pytest.mark.parametrize(("words", "said"), [
+    (["tables", "--figures"], "--figures are of one table: name it"),
     (["create-table", "t", "id", "--key", "id"], "'id' is not of the form COLUMN:TYPE"),
     (["create-table", "t", "id:int64", "--key", "other"], "other is none of this table"),
     (["alter-table", "t"], "what is to change in t? give --add"),
