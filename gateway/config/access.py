@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
 from gateway.access.certificates import KINDS
 from gateway.access.grants import parse_grants
-from gateway.access.settings import AccessSettings, OidcSettings
+from gateway.access.settings import CALLBACK, AccessSettings, LogInSettings, OidcSettings, is_protected
 from gateway.config.reading import Fault
-from twinlog.errors import InvalidInput
+from twinlog.errors import ConfigError, InvalidInput
+from twinlog.wire.tls import Tls, client_context
 
 GRANTS = "grants joined by blanks, such as 'reader:* writer:orders_*' or 'operator'"
 
@@ -30,10 +30,38 @@ def access_faults(access: AccessSettings, fault: Fault) -> None:
 def _oidc(oidc: OidcSettings, fault: Fault) -> None:
     if bool(oidc.jwks_url) == (oidc.jwks_file is not None):
         fault("access.oidc.jwks_url", "and jwks_file: one of the two says where the issuer's keys are", "one of them")
-    parts = urlsplit(oidc.jwks_url)
-    if parts.scheme == "http" and not _is_loopback(parts.hostname or ""):
+    if oidc.jwks_url and not is_protected(oidc.jwks_url):
         fault("access.oidc.jwks_url", "is not encrypted: whoever is in between could give keys of his own", "https://...")
     _grants("access.oidc.grants", oidc.grants, fault)
+    if oidc.ca is not None:
+        try:
+            client_context(Tls(ca=str(oidc.ca)))
+        except ConfigError as error:
+            fault("access.oidc.ca", f"cannot be used: {error.message}", "the certificates of CAs (PEM)")
+    if oidc.login is not None:
+        _login(oidc, oidc.login, fault)
+
+
+def _login(oidc: OidcSettings, login: LogInSettings, fault: Fault) -> None:
+    """What [access.oidc.login] says: addresses that are encrypted, and the one path at which this gateway takes an answer."""
+    section = "access.oidc.login"
+    if not login.client_id:
+        fault(f"{section}.client_id", "is empty", "the name of this gateway's client at the issuer")
+    parts = urlsplit(login.redirect_url)
+    if parts.path != CALLBACK:
+        problem = f"is {login.redirect_url!r}: this gateway takes the issuer's answer at {CALLBACK} alone"
+        fault(f"{section}.redirect_url", problem, f"https://HOST:PORT{CALLBACK}")
+    if bool(login.authorization_url) != bool(login.token_url):
+        missing = "token_url" if login.authorization_url else "authorization_url"
+        fault(f"{section}.{missing}", "is missing", "both addresses; or neither, and the issuer's discovery document says them")
+    for name in ("redirect_url", "authorization_url", "token_url"):
+        if (url := getattr(login, name)) and not is_protected(url):
+            fault(f"{section}.{name}", "is not encrypted: whoever is in between could log in as somebody else", "https://...")
+    if not login.authorization_url and not is_protected(oidc.issuer):
+        fault("access.oidc.issuer", f"is {oidc.issuer!r}: a discovery document is read from an encrypted address alone",
+              "https://...; or authorization_url and token_url in [access.oidc.login]")
+    if "openid" not in login.scopes:
+        fault(f"{section}.scopes", "has no 'openid', without which no issuer gives an ID token", '["openid", ...]')
 
 
 def _grants(key: str, given: Mapping[str, str], fault: Fault) -> None:
@@ -42,10 +70,3 @@ def _grants(key: str, given: Mapping[str, str], fault: Fault) -> None:
             parse_grants(texts.split())
         except InvalidInput as error:
             fault(key, f"gives {name!r} what is no grant: {error.message}", GRANTS)
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
