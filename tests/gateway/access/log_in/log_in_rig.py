@@ -36,20 +36,22 @@ REDIRECT = f"https://gateway-a.example{CALLBACK}"  # the client of a test asks t
 
 @dataclass
 class Clock:
-    """Goes on from the time of this machine, by which the library judges tokens, as far as a test moves it."""
+    """The time of this machine, by which the library judges tokens, as far ahead of it as a test says; or it stands."""
 
     ahead_s: float = 0.0
+    stands_at_s: float | None = None
 
     def __call__(self) -> float:
-        return time.time() + self.ahead_s
+        return time.time() + self.ahead_s if self.stands_at_s is None else self.stands_at_s
 
 
 @dataclass
 class Browser:
-    """One browser at the door. `seen`: each page that it was shown."""
+    """One browser at the door, whose person takes a second for each log-in. `seen`: each page that it was shown."""
 
     http: httpx.AsyncClient
     provider: Provider
+    clock: Clock
     seen: list[str] = field(default_factory=list)
 
     async def get(self, path: str, **headers: str) -> httpx.Response:
@@ -59,6 +61,7 @@ class Browser:
 
     async def begin(self, next_path: str = "/ui") -> dict[str, str]:
         """Returns what the provider is asked."""
+        self.clock.ahead_s += 1
         answer = await self.get(f"/ui/login/oidc?next={next_path}")
         assert answer.status_code == 303, answer.text
         assert answer.headers["location"].startswith(f"{self.provider.url}/authorize?")
@@ -86,7 +89,7 @@ class LogInDoor:
     @contextlib.asynccontextmanager
     async def another_browser(self) -> AsyncIterator[Browser]:
         async with httpx.AsyncClient(base_url=self.url, trust_env=False) as http:
-            yield Browser(http, self.browser.provider)
+            yield Browser(http, self.browser.provider, self.clock)
 
     async def lines(self, *events: str) -> list[TrailEntry]:
         await until(lambda: not self.trail._queue)
@@ -116,6 +119,6 @@ async def log_in_door(provider: Provider, folder: Path, settings: OidcSettings |
     try:
         async with opened(files) as trail, served_door(gate=gate, trail=trail) as door:
             AccessTrail(trail, SystemClock(), gate)
-            yield LogInDoor(Browser(door.http, provider), gate, log_in, clock, files, trail, str(door.http.base_url))
+            yield LogInDoor(Browser(door.http, provider, clock), gate, log_in, clock, files, trail, str(door.http.base_url))
     finally:
         await gate.close()

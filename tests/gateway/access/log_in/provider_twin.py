@@ -41,8 +41,8 @@ class Code:
 
 @dataclass
 class Provider:
-    """`users`: name -> groups. `claims` are put over those of each ID token (None: left out); `token_answer`: given to each code
-    instead; `hold`: a code waits for it; `secret` empty: a public client."""
+    """`users`: name -> groups. `claims` are put over those of each ID token (None: left out); `token_answer`: given to each
+    code instead; `hold`: a code waits for it; `secret` empty: a public client."""
 
     url: str = ""
     secret: str = SECRET
@@ -116,7 +116,8 @@ class Provider:
 
     @staticmethod
     def keys() -> bytes:
-        return json.dumps({"keys": [{**jwt.algorithms.RSAAlgorithm.to_jwk(KEY.public_key(), as_dict=True), "kid": "k1"}]}).encode()
+        public = jwt.algorithms.RSAAlgorithm.to_jwk(KEY.public_key(), as_dict=True)
+        return json.dumps({"keys": [{**public, "kid": "k1"}]}).encode()
 
 
 def _handler(provider: Provider) -> type[BaseHTTPRequestHandler]:
