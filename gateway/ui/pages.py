@@ -117,10 +117,11 @@ class Pages:
     def log_in_page(
         self, request: Request, next_path: str, refusal: str = "", status: int = 200, cookies: Sequence[str] = ()
     ) -> Response:
-        issuer = "" if self.log_in_by is None else self.log_in_by.issuer
+        issuer = "" if self.log_in_by is None else self.log_in_by.name
         there = f"{BY_ISSUER}?{urlencode({'next': own_path(next_path)})}"
         values = {
-            "next": own_path(next_path), "refusal": refusal, "idle": duration(IDLE_S), "issuer": issuer, "there": there,
+            "next": own_path(next_path), "refusal": _sentence(refusal), "idle": duration(IDLE_S), "issuer": issuer,
+            "there": there,
         }
         return self.page(request, "login.html", "Log in", values, status=status, cookies=cookies)
 
@@ -182,6 +183,11 @@ def own_path(path: str) -> str:
     bare = path.partition("?")[0]
     is_own = any(bare == to for _, to in TABS) or (bare.startswith(_TABLE) and "/" not in bare.removeprefix(_TABLE))
     return path if is_own and len(path) <= _PATH_MAX and path.isascii() and path.isprintable() and "\\" not in path else "/ui"
+
+
+def _sentence(text: str) -> str:
+    """Returns the text of an error as a sentence of its own."""
+    return f"{text[:1].upper()}{text[1:].rstrip('.')}." if text else ""
 
 
 def may_see_figures(pages: Pages, request: Request) -> bool:

@@ -24,7 +24,7 @@ from gateway.access.authenticator import Presented, Proof, refused
 from gateway.access.caller import Caller
 from gateway.access.limits import Budget, Budgets, LimitSettings
 from gateway.access.log_in.pending import Pending, PendingLogIns
-from gateway.access.log_in.provider import Provider
+from gateway.access.log_in.provider import Provider, shown_name
 from gateway.access.oidc import Claims, Oidc
 from gateway.access.settings import LogInSettings, OidcSettings
 from twinlog.errors import Forbidden, Overloaded, Unauthenticated
@@ -48,7 +48,7 @@ class LogIn:
         now_s: Callable[[], float], secret: Callable[[], str], transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         """Raises ConfigError."""
-        self.issuer = settings.issuer
+        self.issuer, self.name = settings.issuer, shown_name(settings.issuer)
         self._login, self._oidc, self._wall_s, self._now_s, self._secret = login, oidc, wall_s, now_s, secret
         self._provider = Provider(settings, login, now_s, transport)
         self._pending = PendingLogIns(now_s, secret)
@@ -79,12 +79,12 @@ class LogIn:
     async def finish(self, answer: Mapping[str, str], pending: Pending) -> str:
         """Returns the text by which this process knows the one who logged in. Raises Unauthenticated, Unavailable."""
         if answer.get("iss", self.issuer) != self.issuer:  # RFC 9207
-            raise refused("the answer names another issuer", f"this answer is not of {self.issuer}: begin the log-in again")
+            raise refused("the answer names another issuer", f"this answer is not of {self.name}: begin the log-in again")
         if "error" in answer:
             raise self._declined(answer["error"])
         code = answer.get("code", "")
         if not code:
-            raise refused("the answer has neither a code nor an error", f"{self.issuer} sent no code: begin the log-in again")
+            raise refused("the answer has neither a code nor an error", f"{self.name} sent no code: begin the log-in again")
         id_token = await self._provider.exchange(code, pending.verifier)
         claims = await self._verified(id_token, pending)
         session_s = self._login.session_s
@@ -99,11 +99,11 @@ class LogIn:
         if error == "access_denied":
             return refused(
                 f"{self.issuer} answers 'access_denied'",
-                f"you were not let in at {self.issuer}, or you declined there: begin again, or log in with a token",
+                f"you were not let in at {self.name}, or you declined there: begin again, or log in with a token",
             )
         return refused(
             f"{self.issuer} answers {error[:80]!r} instead of a code",
-            f"{self.issuer} did not complete the log-in: begin again; if that does not help, whoever runs this pair finds its "
+            f"{self.name} did not complete the log-in: begin again; if that does not help, whoever runs this pair finds its "
             "answer in the log of this gateway",
         )
 
@@ -113,27 +113,27 @@ class LogIn:
         except Unauthenticated as error:
             if isinstance(error.__cause__, jwt.ExpiredSignatureError | jwt.ImmatureSignatureError):
                 said = (
-                    f"what {self.issuer} says of you is not valid at the time of this gateway: the clocks of the two differ by "
+                    f"what {self.name} says of you is not valid at the time of this gateway: the clocks of the two differ by "
                     "more than 30 s; whoever runs this pair sets them"
                 )
             else:
                 said = (
-                    f"what {self.issuer} says of you is not valid here, and the log of this gateway says why: whoever runs "
+                    f"what {self.name} says of you is not valid here, and the log of this gateway says why: whoever runs "
                     "this pair looks at [access.oidc]"
                 )
-            raise refused(f"the ID token: {error.refusal}", said) from error
-        said, client_id = claims.said, self._login.client_id
-        nonce = said.get("nonce")
+            raise refused(f"the ID token of {self.issuer}: {error.refusal}", said) from error
+        held, client_id = claims.said, self._login.client_id
+        nonce = held.get("nonce")
         if not isinstance(nonce, str) or not compare_digest(nonce.encode("utf-8", "replace"), pending.nonce.encode()):
             raise refused(
-                f"the ID token of {claims.subject!r} has not the nonce of this log-in",
-                f"what {self.issuer} says of you is of another log-in: begin it again",
+                f"the ID token of {self.issuer} for {claims.subject!r} has not the nonce of this log-in",
+                f"what {self.name} says of you is of another log-in: begin it again",
             )
-        is_for_several = isinstance(said["aud"], list) and len(said["aud"]) > 1
-        if said.get("azp", None if is_for_several else client_id) != client_id:
+        is_for_several = isinstance(held["aud"], list) and len(held["aud"]) > 1
+        if held.get("azp", None if is_for_several else client_id) != client_id:
             raise refused(
-                f"the ID token of {claims.subject!r} was made for another client",
-                f"what {self.issuer} says of you is for another client: begin the log-in again",
+                f"the ID token of {self.issuer} for {claims.subject!r} was made for another client",
+                f"what {self.name} says of you is for another client: begin the log-in again",
             )
         return claims
 
@@ -186,8 +186,8 @@ class LogIn:
 def nothing_granted(caller: Caller, issuer: str) -> Forbidden:
     """Somebody whom the issuer knows, and to none of whose values of the claim the configuration grants anything."""
     return Forbidden(
-        f"{issuer} knows you as {caller.name}, and nothing is granted to you here: ask an administrator of this pair to put "
-        "one of your groups into [access.oidc.grants], then log in again", grant="any of [access.oidc.grants]",
+        f"{shown_name(issuer)} knows you as {caller.name}, and nothing is granted to you here: ask an administrator of this "
+        "pair to put one of your groups into [access.oidc.grants], then log in again", grant="any of [access.oidc.grants]",
     )
 
 

@@ -68,6 +68,7 @@ class Provider:
     ) -> None:
         """Raises ConfigError."""
         self.issuer, self.login, self._now_s = settings.issuer, login, now_s
+        self._name = shown_name(settings.issuer)
         self.fault = ""  # why no log-in could begin last; empty: it could
         self._deadline_s = settings.fetch_deadline_s
         self._client = issuer_client(settings, transport)
@@ -86,7 +87,7 @@ class Provider:
                     await self._discover()
         if self._endpoints is None:
             raise Unavailable(
-                f"{self.issuer} cannot be reached from this gateway now, so nobody can log in there: try again in a moment, "
+                f"{self._name} cannot be reached from this gateway now, so nobody can log in there: try again in a moment, "
                 f"{_OR_TOKEN}", retry_after_s=RETRY_S,
             )
         return self._endpoints
@@ -138,7 +139,7 @@ class Provider:
         except (OSError, httpx.HTTPError, ValueError) as error:
             raise self._trouble(
                 f"{endpoints.token_url}: {self._told(error)}",
-                f"{self.issuer} does not answer this gateway, so your log-in could not be completed: try again in a moment",
+                f"{self._name} does not answer this gateway, so your log-in could not be completed: try again in a moment",
             ) from error
         if status != 200:
             raise self._refusal(status, body)
@@ -154,17 +155,17 @@ class Provider:
         if error == "invalid_grant":
             return refused(
                 f"{self.issuer} does not take the code: {said}",
-                f"{self.issuer} does not take this log-in any more, as one that took too long: begin it again",
+                f"{self._name} does not take this log-in any more, as one that took too long: begin it again",
             )
         if error in ("invalid_client", "unauthorized_client") or status == 401:
             return self._trouble(said, (
-                f"{self.issuer} refuses this gateway as its client: whoever runs this pair looks at client_id and "
+                f"{self._name} refuses this gateway as its client: whoever runs this pair looks at client_id and "
                 "client_secret in [access.oidc.login]; meanwhile"
             ), "log in with a token")
         return self._trouble(said, self._odd())
 
     def _odd(self) -> str:
-        return f"{self.issuer} did not complete the log-in, and the log of this gateway says why: try again in a moment"
+        return f"{self._name} did not complete the log-in, and the log of this gateway says why: try again in a moment"
 
     def _trouble(self, fault: str, said: str, way_out: str = _OR_TOKEN) -> Unavailable:
         self._warnings.warn("an issuer did not complete a log-in", issuer=self.issuer, fault=fault)
@@ -172,3 +173,8 @@ class Provider:
 
     async def close(self) -> None:
         await self._client.aclose()
+
+
+def shown_name(issuer: str) -> str:
+    """Returns what people are told of an issuer: its address, without the scheme."""
+    return f"the provider {issuer.partition('://')[2] or issuer}"
