@@ -27,7 +27,8 @@ NAME_LENGTH_MAX = 128
 
 
 class Claims(NamedTuple):
-    """What a token says, whose signature, issuer and audience hold. `until_s`: its end on the wall clock, with the leeway."""
+    """A token whose signature, issuer and audience hold. `said`: all that it says; `until_s`: its end on the wall clock, with
+    the leeway."""
 
     subject: str
     said: dict[str, Any]

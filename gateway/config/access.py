@@ -43,7 +43,7 @@ def _oidc(oidc: OidcSettings, fault: Fault) -> None:
 
 
 def _login(oidc: OidcSettings, login: LogInSettings, fault: Fault) -> None:
-    """What [access.oidc.login] says: addresses that are encrypted, and the one path at which this gateway takes an answer."""
+    """[access.oidc.login] has encrypted addresses, and the one path at which this gateway takes an answer."""
     section = "access.oidc.login"
     if not login.client_id:
         fault(f"{section}.client_id", "is empty", "the name of this gateway's client at the issuer")

@@ -176,5 +176,5 @@ class Provider:
 
 
 def shown_name(issuer: str) -> str:
-    """Returns what people are told of an issuer: its address, without the scheme."""
+    """Returns how people read of an issuer: its address, without the scheme."""
     return f"the provider {issuer.partition('://')[2] or issuer}"

@@ -27,6 +27,7 @@ from tests.gateway.access.log_in.provider_twin import AUDIENCE, CLIENT, SECRET, 
 from tests.gateway.access.rig import token_file
 from tests.gateway.door_client import served_door
 from tests.gateway.trail.trail_rig import entries, opened, stored, until
+from tests.gateway.ui.ui_rig import text_of
 from tests.storage.disk.memory_files import MemoryFiles
 
 HTML = {"accept": "text/html"}
@@ -122,3 +123,24 @@ async def log_in_door(provider: Provider, folder: Path, settings: OidcSettings |
             yield LogInDoor(Browser(door.http, provider, clock), gate, log_in, clock, files, trail, str(door.http.base_url))
     finally:
         await gate.close()
+
+
+def said(answer: httpx.Response) -> str:
+    return text_of(answer.text)
+
+
+async def is_in(door: LogInDoor) -> bool:
+    return (await door.browser.get("/ui")).status_code == 200
+
+
+async def refused(door: LogInDoor, answer: httpx.Response, status: int, words: str, why: str = "") -> None:
+    """The page says `words`, has both log-ins on it, and the log-in under way is gone; the trail has `why`."""
+    assert answer.status_code == status, answer.text
+    assert words.lower() in said(answer).lower()
+    assert 'href="/ui/login/oidc?next=' in answer.text
+    assert 'name="token"' in answer.text
+    assert "_login=;" in answer.headers["set-cookie"]
+    assert not await is_in(door)
+    if why:
+        lines = [line for line in await door.lines("request.refused") if line.what.get("path") == "/ui/login/callback"]
+        assert why in lines[-1].what["why"], lines

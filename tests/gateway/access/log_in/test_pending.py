@@ -1,4 +1,4 @@
-"""What a browser keeps of a log-in: whole and sealed, for ten minutes, once, and nothing else opens."""
+"""A browser keeps a log-in whole and sealed, for ten minutes, for one use; nothing else opens."""
 
 from __future__ import annotations
 
