@@ -106,7 +106,7 @@ async def _begun(
         log_in.end(known)
         return await _refused(pages, request, nothing_granted(caller, log_in.issuer), there, caller)
     pages.note(request, LOGGED_IN, who_of(scope), {"issuer": log_in.issuer})
-    pages.sessions.end(session)
+    pages.end_session(session)
     values = {"next": there, "subject": caller.name, "issuer": log_in.name}
     return pages.page(
         request, "logged_in.html", "Logged in", values, begun=pages.sessions.begin(known, caller),

@@ -141,21 +141,23 @@ class Pages:
         if budget is not None:
             budget.leave()
         self.note(request, LOGGED_IN, who_of(scope))
-        self.sessions.end(self.sessions.number_of(request.scope["headers"]))
+        self.end_session(self.sessions.number_of(request.scope["headers"]))
         return self.see_other(own_path(next_path), self._cookie(request, self.sessions.begin(token, scope[CALLER])))
 
     def log_out(self, request: Request) -> Response:
         """Ends the session, and is in the audit trail by the identity that logged in: its token may be revoked by now."""
-        number = self.sessions.number_of(request.scope["headers"])
-        token = self.sessions.token_of(number)
-        caller = self.sessions.end(number)
-        if token is not None and self.log_in_by is not None:
-            self.log_in_by.end(token)
+        caller = self.end_session(self.sessions.number_of(request.scope["headers"]))
         if caller is not None:
-            by_issuer = self.log_in_by is not None and caller.kind == "oidc"
-            what = {"issuer": self.log_in_by.issuer} if self.log_in_by is not None and by_issuer else {}
+            what = {"issuer": self.log_in_by.issuer} if self.log_in_by is not None and caller.kind == "oidc" else {}
             self.note(request, LOGGED_OUT, who_of({**request.scope, CALLER: caller}), what)
         return self.see_other(LOG_IN if self.gate is not None else "/ui", self._cookie(request, ""))
+
+    def end_session(self, number: str) -> Caller | None:
+        """Returns who had logged in, of whom nothing is kept; None: there is no such session."""
+        token = self.sessions.token_of(number, is_use=False)
+        if token is not None and self.log_in_by is not None:
+            self.log_in_by.end(token)
+        return self.sessions.end(number)
 
     @staticmethod
     def note(request: Request, event: str, who: Who, what: Mapping[str, Any] | None = None) -> None:

@@ -19,7 +19,7 @@ from twinlog.errors import ConfigError, InvalidInput
 
 OIDC = '[access.oidc]\nissuer = "https://id"\naudience = "shop"\n'
 KEYS = 'jwks_url = "https://id/keys"\n'
-CLIENT, REDIRECT = 'client_id = "page"\n', 'redirect_url = "https://gateway-a.example:8401/ui/login/callback"\n'
+CLIENT, REDIRECT = 'client_id = "page"\n', 'redirect_url = "https://127.0.0.1:8401/ui/login/callback"\n'
 LOGIN = OIDC + KEYS + "[access.oidc.login]\n"
 
 
@@ -41,7 +41,10 @@ def _load(tmp_path: Path, access: str) -> Any:
     (LOGIN + REDIRECT + 'client_id = ""\n', "access.oidc.login.client_id", "is empty"),
     (LOGIN + CLIENT, "access.oidc.login.redirect_url", "is missing"),
     (LOGIN + CLIENT + 'redirect_url = "https://gateway-a.example/ui"\n', "access.oidc.login.redirect_url", "callback alone"),
-    (LOGIN + CLIENT + REDIRECT.replace("https", "http"), "access.oidc.login.redirect_url", "not encrypted"),
+    (LOGIN + CLIENT + 'redirect_url = "https://other.example/ui/login/callback"\n', "access.oidc.login.redirect_url",
+     "not known by that name"),
+    (LOGIN + CLIENT + REDIRECT.replace("https://127.0.0.1", "http://192.0.2.1"), "access.oidc.login.redirect_url",
+     "not encrypted"),
     (LOGIN + CLIENT + REDIRECT + 'client_secret = "hidden"\n', "access.oidc.login.client_secret", "plain text"),
     (LOGIN + CLIENT + REDIRECT + 'client_secret = "env:NONE"\n', "access.oidc.login.client_secret", "not set"),
     (LOGIN + CLIENT + REDIRECT + 'token_url = "https://id/t"\n', "access.oidc.login.authorization_url", "is missing"),

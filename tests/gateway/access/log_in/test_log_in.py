@@ -134,7 +134,9 @@ async def test_an_id_token_that_does_not_hold(
     provider: Provider, door: LogInDoor, claims: dict[str, object], words: str, why: str,
 ) -> None:
     provider.claims = claims
-    await refused(door, await door.browser.log_in(), 401, words, why)
+    answer = await door.browser.log_in()
+    await refused(door, answer, 401, words, why)
+    assert "says of you is" in said(answer), "it is refused before it becomes anything at the gate"
 
 
 @pytest.mark.parametrize("how", ["another key", "a shared secret", "none"])
