@@ -18,6 +18,7 @@ from starlette.types import Scope
 from gateway.access.caller import ANONYMOUS, CALLER, NOBODY, Caller
 from gateway.access.gate import Gate
 from gateway.access.log_in.log_in import LogIn
+from gateway.access.log_in.provider import shown_name
 from gateway.access.needs import IDENTITY, NEEDS
 from gateway.api.problems import Answer
 from gateway.api.routes.common import caller_of, context_of, to_response
@@ -117,7 +118,7 @@ class Pages:
     def log_in_page(
         self, request: Request, next_path: str, refusal: str = "", status: int = 200, cookies: Sequence[str] = ()
     ) -> Response:
-        issuer = "" if self.log_in_by is None else self.log_in_by.name
+        issuer = "" if self.log_in_by is None else shown_name(self.log_in_by.issuer)
         there = f"{BY_ISSUER}?{urlencode({'next': own_path(next_path)})}"
         values = {
             "next": own_path(next_path), "refusal": _sentence(refusal), "idle": duration(IDLE_S), "issuer": issuer,

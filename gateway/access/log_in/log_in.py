@@ -48,7 +48,7 @@ class LogIn:
         now_s: Callable[[], float], secret: Callable[[], str], transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         """Raises ConfigError."""
-        self.issuer, self.name = settings.issuer, shown_name(settings.issuer)
+        self.issuer, self.name = settings.issuer, f"the provider {shown_name(settings.issuer)}"
         self._login, self._oidc, self._wall_s, self._now_s, self._secret = login, oidc, wall_s, now_s, secret
         self._provider = Provider(settings, login, now_s, transport)
         self._pending = PendingLogIns(now_s, secret)
@@ -186,8 +186,9 @@ class LogIn:
 def nothing_granted(caller: Caller, issuer: str) -> Forbidden:
     """Somebody whom the issuer knows, and to none of whose values of the claim the configuration grants anything."""
     return Forbidden(
-        f"{shown_name(issuer)} knows you as {caller.name}, and nothing is granted to you here: ask an administrator of this "
-        "pair to put one of your groups into [access.oidc.grants], then log in again", grant="any of [access.oidc.grants]",
+        f"the provider {shown_name(issuer)} knows you as {caller.name}, and nothing is granted to you here: ask an "
+        "administrator of this pair to put one of your groups into [access.oidc.grants], then log in again",
+        grant="any of [access.oidc.grants]",
     )
 
 

@@ -68,7 +68,7 @@ class Provider:
     ) -> None:
         """Raises ConfigError."""
         self.issuer, self.login, self._now_s = settings.issuer, login, now_s
-        self._name = shown_name(settings.issuer)
+        self._name = f"the provider {shown_name(settings.issuer)}"
         self.fault = ""  # why no log-in could begin last; empty: it could
         self._deadline_s = settings.fetch_deadline_s
         self._client = issuer_client(settings, transport)
@@ -177,4 +177,4 @@ class Provider:
 
 def shown_name(issuer: str) -> str:
     """Returns how people read of an issuer: its address, without the scheme."""
-    return f"the provider {issuer.partition('://')[2] or issuer}"
+    return issuer.partition("://")[2] or issuer

@@ -128,7 +128,7 @@ def _shot(page: Page, name: str) -> None:
 
 def _at_the_provider(live: LivePair, page: Page, path: str) -> None:
     page.goto(live.urls["a"] + path)
-    page.get_by_role("link", name="Log in by").click()
+    page.get_by_role("link", name="Log in at").click()
     expect(page.locator("h1")).to_have_text("Provider")
 
 
@@ -171,10 +171,24 @@ def test_whoever_is_not_let_in_reads_why_and_has_a_way_back(
     page.get_by_role("button", name=button).click()
     expect(page.get_by_role("alert")).to_contain_text(said)
     _shot(page, f"login-refused-{user}")
-    page.get_by_role("link", name="Log in by").click()
+    page.get_by_role("link", name="Log in at").click()
     page.get_by_label("User").fill("ben")
     page.get_by_role("button", name="Sign in").click()
     expect(page.locator(".who .name")).to_have_text("ben")
+
+
+def test_the_page_in_between_leads_on_by_hand_too(live: LivePair, page: Page) -> None:
+    view = f"{live.urls['a']}/ui/history"
+    _at_the_provider(live, page, "/ui/history")
+    page.route(view, lambda route: route.fulfill(status=204))  # a browser stays where it is
+    page.get_by_label("User").fill("ben")
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.locator("h1")).to_have_text("You are logged in as ben")
+    _shot(page, "logged-in")
+    page.unroute(view)
+    page.get_by_role("link", name="To the pair").click()
+    expect(page.locator(".who .name")).to_have_text("ben")
+    assert page.url == view
 
 
 def test_it_needs_no_javascript(live: LivePair, browser: Browser) -> None:

@@ -22,9 +22,9 @@ from tests.gateway.ui.test_pages_over_http import form_of
 from twinlog.errors import Overloaded
 
 
-async def test_somebody_logs_in_and_sees_what_is_granted(door: LogInDoor) -> None:
+async def test_somebody_logs_in_and_sees_what_is_granted(provider: Provider, door: LogInDoor) -> None:
     page = await door.browser.get("/ui/login?next=/ui/tables")
-    assert f"Log in by {door.log_in.name}" in said(page)
+    assert f"Log in at {provider.url.removeprefix('http://')}" in said(page)
     answer = await door.browser.log_in("ann", "/ui/tables")
     assert answer.status_code == 200
     assert "You are logged in as ann" in said(answer)
