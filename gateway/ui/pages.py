@@ -154,7 +154,7 @@ class Pages:
         return self.see_other(LOG_IN if self.gate is not None else "/ui", self._cookie(request, ""))
 
     def end_session(self, number: str) -> Caller | None:
-        """Returns who had logged in, of whom nothing is kept; None: there is no such session."""
+        """Keeps nothing of a session. Returns who had logged in; None: there is no such session."""
         token = self.sessions.token_of(number, is_use=False)
         if token is not None and self.log_in_by is not None:
             self.log_in_by.end(token)

@@ -23,7 +23,7 @@ import jwt
 from gateway.access.authenticator import Presented, Proof, refused
 from gateway.access.caller import Caller
 from gateway.access.limits import Budget, Budgets, LimitSettings
-from gateway.access.log_in.pending import Pending, PendingLogIns
+from gateway.access.log_in.pending import PendingLogIn, PendingLogIns
 from gateway.access.log_in.provider import Provider, shown_name
 from gateway.access.oidc import Claims, Oidc
 from gateway.access.settings import LogInSettings, OidcSettings
@@ -72,11 +72,11 @@ class LogIn:
         url = endpoints.authorization_url
         return f"{url}{'&' if urlsplit(url).query else '?'}{asked}", self._pending.seal(pending)
 
-    def take(self, answer: Mapping[str, str], sealed: str) -> Pending:
+    def take(self, answer: Mapping[str, str], sealed: str) -> PendingLogIn:
         """Returns the log-in that the issuer's answer ends. Raises Unauthenticated, Overloaded."""
         return self._pending.take(sealed, answer.get("state", ""))
 
-    async def finish(self, answer: Mapping[str, str], pending: Pending) -> str:
+    async def finish(self, answer: Mapping[str, str], pending: PendingLogIn) -> str:
         """Returns the text by which this process knows the one who logged in. Raises Unauthenticated, Unavailable."""
         if answer.get("iss", self.issuer) != self.issuer:  # RFC 9207
             raise refused("the answer names another issuer", f"this answer is not of {self.name}: begin the log-in again")
@@ -107,7 +107,7 @@ class LogIn:
             "answer in the log of this gateway",
         )
 
-    async def _verified(self, id_token: str, pending: Pending) -> Claims:
+    async def _verified(self, id_token: str, pending: PendingLogIn) -> Claims:
         try:
             claims = await self._oidc.claims_of(id_token, self._login.client_id)
         except Unauthenticated as error:

@@ -26,7 +26,7 @@ TAKEN_MAX = 20_000  # states; the rates of log_in.py let fewer be taken in PENDI
 _AGAIN = "begin it again with the button below"
 
 
-class Pending(msgspec.Struct, frozen=True, array_like=True):
+class PendingLogIn(msgspec.Struct, frozen=True, array_like=True):
     """`session`: the number that the browser had at the page when it began."""
 
     state: str
@@ -41,7 +41,7 @@ class Pending(msgspec.Struct, frozen=True, array_like=True):
         return urlsafe_b64encode(sha256(self.verifier.encode()).digest()).rstrip(b"=").decode()
 
 
-_decode = msgspec.json.Decoder(Pending).decode
+_decode = msgspec.json.Decoder(PendingLogIn).decode
 
 
 class PendingLogIns:
@@ -52,13 +52,13 @@ class PendingLogIns:
         self._fernet = Fernet(Fernet.generate_key())
         self._taken: OrderedDict[str, float] = OrderedDict()
 
-    def begin(self, next_path: str, session: str) -> Pending:
-        return Pending(self._secret(), self._secret(), self._secret(), next_path, session)
+    def begin(self, next_path: str, session: str) -> PendingLogIn:
+        return PendingLogIn(self._secret(), self._secret(), self._secret(), next_path, session)
 
-    def seal(self, pending: Pending) -> str:
+    def seal(self, pending: PendingLogIn) -> str:
         return self._fernet.encrypt_at_time(msgspec.json.encode(pending), int(self._now_s())).decode()
 
-    def open(self, sealed: str) -> Pending | None:
+    def open(self, sealed: str) -> PendingLogIn | None:
         """Returns what was sealed; None for what is not of this process, was changed, or is too old."""
         try:
             data = self._fernet.decrypt_at_time(sealed.encode("latin-1"), PENDING_S, int(self._now_s()))
@@ -66,7 +66,7 @@ class PendingLogIns:
             return None
         return or_none(_decode, data)
 
-    def take(self, sealed: str, state: str) -> Pending:
+    def take(self, sealed: str, state: str) -> PendingLogIn:
         """Returns the log-in that `state` ends. Raises Unauthenticated: there is none, it is another one, or it was taken."""
         pending = self.open(sealed) if sealed else None
         if pending is None:

@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from gateway.access.log_in import pending as room
-from gateway.access.log_in.pending import PENDING_S, Pending, PendingLogIns
+from gateway.access.log_in.pending import PENDING_S, PendingLogIn, PendingLogIns
 from twinlog.errors import Overloaded, Unauthenticated
 
 TEXT = some.text(max_size=60)
-ANY = some.builds(Pending, TEXT, TEXT, TEXT, TEXT, TEXT)
+ANY = some.builds(PendingLogIn, TEXT, TEXT, TEXT, TEXT, TEXT)
 
 
 class Now:
@@ -34,7 +34,7 @@ MADE, OTHER = made(), made()
 
 
 @given(ANY)
-def test_what_was_sealed_opens_here_alone_and_shows_nothing(pending: Pending) -> None:
+def test_what_was_sealed_opens_here_alone_and_shows_nothing(pending: PendingLogIn) -> None:
     sealed = MADE.seal(pending)
     assert MADE.open(sealed) == pending
     assert OTHER.open(sealed) is None
@@ -42,7 +42,7 @@ def test_what_was_sealed_opens_here_alone_and_shows_nothing(pending: Pending) ->
 
 
 @given(ANY, some.data())
-def test_no_byte_of_a_seal_can_be_changed(pending: Pending, data: some.DataObject) -> None:
+def test_no_byte_of_a_seal_can_be_changed(pending: PendingLogIn, data: some.DataObject) -> None:
     sealed = base64.urlsafe_b64decode(MADE.seal(pending))
     at = data.draw(some.integers(0, len(sealed) - 1))
     bit = 1 << data.draw(some.integers(0, 7))
@@ -102,6 +102,6 @@ def test_what_is_remembered_is_bounded_and_forgets_nothing_too_early(monkeypatch
 
 def test_the_challenge_is_the_digest_of_the_verifier() -> None:
     """The example of RFC 7636, appendix B."""
-    pending = Pending("s", "n", "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk", "/ui")
+    pending = PendingLogIn("s", "n", "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk", "/ui")
     assert pending.challenge == "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM"
     assert base64.urlsafe_b64decode(pending.challenge + "=") == hashlib.sha256(pending.verifier.encode()).digest()
