@@ -23,7 +23,7 @@ import jwt
 from gateway.access.authenticator import Presented, Proof, refused
 from gateway.access.caller import Caller
 from gateway.access.limits import Budget, Budgets, LimitSettings
-from gateway.access.log_in.pending import PendingLogIn, PendingLogIns
+from gateway.access.log_in.pending import LogInSeals, PendingLogIn
 from gateway.access.log_in.provider import Provider, shown_name
 from gateway.access.oidc import Claims, Oidc
 from gateway.access.settings import LogInSettings, OidcSettings
@@ -51,7 +51,7 @@ class LogIn:
         self.issuer, self.name = settings.issuer, f"the provider {shown_name(settings.issuer)}"
         self._login, self._oidc, self._wall_s, self._now_s, self._secret = login, oidc, wall_s, now_s, secret
         self._provider = Provider(settings, login, now_s, transport)
-        self._pending = PendingLogIns(now_s, secret)
+        self._pending = LogInSeals(now_s, secret)
         self._known: OrderedDict[bytes, _LoggedIn] = OrderedDict()
         self._all, self._each = Budget(OF_ALL, now_s()), Budgets(OF_ADDRESS)
 

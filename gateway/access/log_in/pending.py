@@ -44,7 +44,7 @@ class PendingLogIn(msgspec.Struct, frozen=True, array_like=True):
 _decode = msgspec.json.Decoder(PendingLogIn).decode
 
 
-class PendingLogIns:
+class LogInSeals:
     """Seals them, and takes each of them once. `now_s`: a monotonic clock; `secret()` makes an unguessable text."""
 
     def __init__(self, now_s: Callable[[], float], secret: Callable[[], str]) -> None:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from gateway.access.log_in import pending as room
-from gateway.access.log_in.pending import PENDING_S, PendingLogIn, PendingLogIns
+from gateway.access.log_in.pending import PENDING_S, LogInSeals, PendingLogIn
 from twinlog.errors import Overloaded, Unauthenticated
 
 TEXT = some.text(max_size=60)
@@ -26,8 +26,8 @@ class Now:
         return self.s
 
 
-def made(now: Now | None = None) -> PendingLogIns:
-    return PendingLogIns(now or Now(), lambda: secrets.token_urlsafe(32))
+def made(now: Now | None = None) -> LogInSeals:
+    return LogInSeals(now or Now(), lambda: secrets.token_urlsafe(32))
 
 
 MADE, OTHER = made(), made()
@@ -87,7 +87,7 @@ def test_a_state_is_taken_once_as_long_as_its_seal_opens() -> None:
 def test_what_is_remembered_is_bounded_and_forgets_nothing_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(room, "TAKEN_MAX", 3)
     now, numbers = Now(), itertools.count()
-    mine = PendingLogIns(now, lambda: f"n{next(numbers)}")
+    mine = LogInSeals(now, lambda: f"n{next(numbers)}")
     begun = [mine.begin("/ui", "") for _ in range(4)]
     for one in begun[:3]:
         mine.take(mine.seal(one), one.state)
