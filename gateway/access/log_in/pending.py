@@ -45,7 +45,7 @@ _decode = msgspec.json.Decoder(PendingLogIn).decode
 
 
 class LogInSeals:
-    """Seals log-ins under way, and takes each of them once. `now_s`: a monotonic clock; `secret()` makes an unguessable text."""
+    """Seals log-ins under way, and takes each once. `now_s`: a monotonic clock; `secret()` makes an unguessable text."""
 
     def __init__(self, now_s: Callable[[], float], secret: Callable[[], str]) -> None:
         self._now_s, self._secret = now_s, secret
