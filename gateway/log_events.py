@@ -139,6 +139,14 @@ EVENTS: dict[str, list[LogEvent]] = {
         LogEvent("the keys of an issuer cannot be read; those that were read last stay valid", _ERROR, ("fault", "issuer"),
                  "The issuer's keys are as old as the last read.", "Look at `fault` and at the issuer."),
     ],
+    "gateway.access.log_in": [
+        LogEvent("an issuer does not say where its log-in is", _WARNING, ("fault", "issuer"),
+                 "Its discovery document cannot be read or followed: nobody can log in by it at the page. An older document "
+                 "stays in use.", "Look at `fault` and at the issuer; people log in with tokens meanwhile."),
+        LogEvent("an issuer did not complete a log-in", _WARNING, ("fault", "issuer"),
+                 "The issuer gave no ID token for a code: it did not answer, refused this gateway, or answered something else.",
+                 "Look at `fault`; for `invalid_client`, at `client_id` and `client_secret` in `[access.oidc.login]`."),
+    ],
     "gateway.access.tokens": [
         LogEvent("the tokens were read again", _INFO, ("file", "tokens"), "The file of tokens has changed, and is in use.",
                  NOTHING),

@@ -46,10 +46,11 @@ class Authenticator(Protocol):
     async def close(self) -> None: ...
 
 
-def refused(refusal: str) -> Unauthenticated:
-    """`refusal` says why, for the site's log alone."""
+def refused(refusal: str, said: str = "") -> Unauthenticated:
+    """`refusal` says why, for the site's log alone; `said` is for whoever is refused, where there is more to say than usual."""
     return _unauthenticated(
-        "the identity that was presented is not valid here: send a token that is, as `Authorization: Bearer TOKEN`", refusal
+        said or "the identity that was presented is not valid here: send a token that is, as `Authorization: Bearer TOKEN`",
+        refusal,
     )
 
 

@@ -18,6 +18,7 @@ import structlog
 from cryptography.exceptions import UnsupportedAlgorithm
 
 from gateway.access.authenticator import refused
+from gateway.access.fetching import fetched, issuer_client
 from gateway.access.settings import OidcSettings
 from twinlog.decoding import OBJECT, UNDECODABLE, decoded
 from twinlog.errors import ConfigError, Unavailable, reason, words
@@ -60,7 +61,7 @@ class Keys:
         self.fault = "the keys of the issuer were not fetched yet"  # why they cannot be read; "": they can
         self._tried_s = -RETRY_S - settings.refresh_s
         self._fetching: asyncio.Task[bool] | None = None
-        self._client = httpx.AsyncClient(timeout=settings.fetch_deadline_s, trust_env=False, transport=transport)
+        self._client = issuer_client(settings, transport)
         if settings.jwks_file is not None:
             try:
                 self._take(_read(settings.jwks_file))
@@ -127,15 +128,7 @@ class Keys:
     async def _load(self) -> bytes:
         if self._settings.jwks_file is not None:
             return await asyncio.to_thread(_read, self._settings.jwks_file)
-        data = b""
-        async with self._client.stream("GET", self._settings.jwks_url) as answer:
-            if answer.status_code != 200:
-                raise ValueError(f"{self._settings.jwks_url} answers {answer.status_code}")
-            async for part in answer.aiter_bytes():
-                data += part
-                if len(data) > BYTES_MAX:
-                    raise ValueError(f"{self._settings.jwks_url} answers more than {BYTES_MAX} bytes")
-        return data
+        return await fetched(self._client, self._settings.jwks_url, BYTES_MAX)
 
     def _take(self, data: bytes) -> bool:
         self.fault = ""

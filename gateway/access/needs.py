@@ -112,6 +112,8 @@ NEEDS: dict[Route, Need] = {
     ("GET", "/ui/events"): IDENTITY,
     ("GET", "/ui/login"): OPEN,
     ("POST", "/ui/login"): OPEN,
+    ("GET", "/ui/login/oidc"): OPEN,  # leads to the issuer
+    ("GET", "/ui/login/callback"): OPEN,  # judged by what the issuer answered (gateway/access/log_in)
     ("POST", "/ui/logout"): OPEN,
     ("GET", "/ui/static/{file}"): OPEN,
     ("GET", "/ui/change"): _pair(OPERATOR, AUDITOR),

@@ -8,6 +8,7 @@ it grants stands in the configuration of the site, by the values of one claim, a
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import httpx
 import jwt
@@ -25,6 +26,15 @@ LEEWAY_S = 30.0  # by which the issuer's clock and this site's may differ
 NAME_LENGTH_MAX = 128
 
 
+class Claims(NamedTuple):
+    """A token whose signature, issuer and audience hold. `said`: all that it says; `until_s`: its end on the wall clock, with
+    the leeway."""
+
+    subject: str
+    said: dict[str, Any]
+    until_s: float
+
+
 class Oidc:
     def __init__(
         self, settings: OidcSettings, now_s: Callable[[], float], transport: httpx.AsyncBaseTransport | None = None
@@ -39,9 +49,15 @@ class Oidc:
         self._grants = {value: parse_grants(texts.split()) for value, texts in settings.grants.items()}
 
     async def authenticate(self, presented: Presented) -> Proof | None:
-        token = presented.bearer
-        if token.count(".") != 2:
+        if presented.bearer.count(".") != 2:
             return None
+        claims = await self.claims_of(presented.bearer, self._settings.audience)
+        return Proof(self.caller_of(claims), claims.until_s)
+
+    async def claims_of(self, token: str, audience: str, *, ends: bool = True) -> Claims:
+        """Returns what a token of the issuer for `audience` says. `ends`: its own end counts; else whoever asks has another.
+
+        Raises Unauthenticated, and Unavailable where the issuer's key cannot be found out now."""
         try:
             header = jwt.get_unverified_header(token)
             algorithm, key_id = header.get("alg"), header.get("kid")
@@ -53,8 +69,8 @@ class Oidc:
             if key.algorithm not in (None, algorithm):
                 raise refused(f"the key {str(key_id)[:80]!r} signs by {key.algorithm}, and the token says {algorithm}")
             claims = jwt.decode(
-                token, key.public, algorithms=[algorithm], audience=self._settings.audience, issuer=self._settings.issuer,
-                leeway=LEEWAY_S, options={"require": ["exp", "iss", "aud", "sub"]},
+                token, key.public, algorithms=[algorithm], audience=audience, issuer=self._settings.issuer, leeway=LEEWAY_S,
+                options={"require": ["exp", "iss", "aud", "sub"], "verify_exp": ends},
             )
             until_s = float(claims["exp"]) + LEEWAY_S
         except (jwt.PyJWTError, *UNDECODABLE) as error:  # the library reads JSON by itself
@@ -62,7 +78,11 @@ class Oidc:
         name = claims["sub"]
         if not isinstance(name, str) or not name.isprintable() or not 1 <= len(name) <= NAME_LENGTH_MAX:
             raise refused("the subject of the token is no text of printable characters, or too long")
-        return Proof(Caller(name, "oidc", self._granted(claims.get(self._settings.claim))), until_s)
+        return Claims(name, claims, until_s)
+
+    def caller_of(self, claims: Claims) -> Caller:
+        """Returns the caller with what the configuration grants to the values of the claim."""
+        return Caller(claims.subject, "oidc", self._granted(claims.said.get(self._settings.claim)))
 
     def _granted(self, values: object) -> Grants:
         listed = [values] if isinstance(values, str) else values if isinstance(values, list) else []

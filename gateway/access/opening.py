@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections.abc import Callable
+from functools import partial
 
 from gateway.access.authenticator import Authenticator, from_entry_point
 from gateway.access.certificates import Certificates
 from gateway.access.gate import Gate
+from gateway.access.log_in.log_in import LogIn
 from gateway.access.oidc import Oidc
 from gateway.access.settings import AccessSettings
 from gateway.access.token_file import TokenFile
@@ -22,7 +25,12 @@ def open_gate(
     if access.tokens is not None:
         authenticators.append(TokenFile(access.tokens, wall_s))
     if access.oidc is not None:
-        authenticators.append(Oidc(access.oidc, now_s))
+        oidc = Oidc(access.oidc, now_s)
+        authenticators.append(oidc)
+        if access.oidc.login is not None:
+            authenticators.append(LogIn(
+                access.oidc, access.oidc.login, oidc, wall_s=wall_s, now_s=now_s, secret=partial(secrets.token_urlsafe, 32)
+            ))
     if not (authenticators or access.certificates or access.plugin):
         raise ConfigError("[access] knows nobody: give it `tokens`, [access.oidc], [access.certificates] or [access.plugin]")
     authenticators.append(Certificates(access.certificates))  # without one, too: a reload may bring the first
@@ -38,4 +46,6 @@ def apply(gate: Gate, access: AccessSettings) -> None:
             authenticator.apply(access.certificates)
         elif isinstance(authenticator, Oidc) and access.oidc is not None:
             authenticator.apply(access.oidc)
+        elif isinstance(authenticator, LogIn) and access.oidc is not None and access.oidc.login is not None:
+            authenticator.apply(access.oidc.login)
     gate.apply(access.limits)

@@ -112,7 +112,7 @@ def _site_faults(config: SiteConfig, fault: Fault) -> None:
         )
     _engine_faults(config, fault)
     if config.access is not None:
-        access_faults(config.access, fault)
+        access_faults(config.access, config.http, fault)
     security_faults(config, fault)
     if config.traces is not None and (missing := missing_package()) is not None:
         fault("traces", f"needs the package {missing}, which is not installed",

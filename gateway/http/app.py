@@ -26,6 +26,7 @@ from gateway.access.caller import ANONYMOUS, CALLER
 from gateway.access.gate import ADMITTED, Gate
 from gateway.access.limits import Budget
 from gateway.access.needs import IDENTITY, NEEDS
+from gateway.access.settings import CALLBACK
 from gateway.api import openapi
 from gateway.api.api_context import BODY_HOLD, CONTEXT, SPAN, ApiContext
 from gateway.api.content_coding import CodedSend
@@ -290,11 +291,13 @@ async def _only_what_was_admitted(request: Request) -> None:
 
 async def _only_known_parameters(request: Request) -> None:
     """Raises InvalidInput that names the unknown query parameters and those that the path knows, or one that is there twice:
-    a proxy may read the first of them where this site reads the last."""
+    a proxy may read the first of them where this site reads the last. What an issuer answers may hold more than is read."""
     if not request.scope["query_string"]:
         return
     route = request.scope["route"]
     assert isinstance(route, APIRoute)
+    if route.path_format == CALLBACK:
+        return
     known = [field.alias for field in route.dependant.query_params]
     unknown = [name for name in dict.fromkeys(request.query_params) if name not in known]
     if unknown:

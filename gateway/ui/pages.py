@@ -7,7 +7,7 @@ cookie of a session stands for the token that was given for it, and is judged by
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlencode
 
@@ -17,6 +17,8 @@ from starlette.types import Scope
 
 from gateway.access.caller import ANONYMOUS, CALLER, NOBODY, Caller
 from gateway.access.gate import Gate
+from gateway.access.log_in.log_in import LogIn
+from gateway.access.log_in.provider import shown_name
 from gateway.access.needs import IDENTITY, NEEDS
 from gateway.api.problems import Answer
 from gateway.api.routes.common import caller_of, context_of, to_response
@@ -37,8 +39,9 @@ TABS = (
     ("Now", "/ui"), ("Change", "/ui/change"), ("History", "/ui/history"), ("Tables", "/ui/tables"), ("Audits", "/ui/audits"),
     ("Log", "/ui/log"),
 )
-LOG_IN = "/ui/login"
+LOG_IN, BY_ISSUER = "/ui/login", "/ui/login/oidc"
 _PATH_MAX = 500
+_TABLE = "/ui/tables/"
 
 
 class Pages:
@@ -48,6 +51,8 @@ class Pages:
         self, service: SiteService, clock: Clock, closing: asyncio.Event, secret: Callable[[], str], gate: Gate | None
     ) -> None:
         self.service, self.gate = service, gate
+        known = () if gate is None else gate.authenticators
+        self.log_in_by: LogIn | None = next((one for one in known if isinstance(one, LogIn)), None)
         cluster = service.cluster.document()
         self.site, self.pair = cluster.site, cluster.pair
         self.watch = PairWatch(service, clock, closing)
@@ -71,11 +76,12 @@ class Pages:
     # ---- pages
     def page(
         self, request: Request, name: str, title: str, values: Mapping[str, Any], *, live: Mapping[str, str] | None = None,
-        status: int = 200,
+        status: int = 200, begun: str = "", cookies: Sequence[str] = (),
     ) -> Response:
-        """Returns the page of a template. `live`: what its event stream is asked for; None: it has none."""
-        number = self.sessions.number_of(request.scope["headers"])
-        is_new = not number
+        """Returns the page of a template. `live`: what its event stream is asked for; None: it has none. `begun`: the number of
+        a session that begins with this page; `cookies`: more that it sets."""
+        number = begun or self.sessions.number_of(request.scope["headers"])
+        is_new = bool(begun) or not number
         number = number or self.sessions.new_number()
         caller = request.scope.get(CALLER) or NOBODY
         text = render(name, {
@@ -85,6 +91,7 @@ class Pages:
         headers = list(PAGE_HEADERS)
         if is_new:
             headers.append((b"set-cookie", self._cookie(request, number)))
+        headers += [(b"set-cookie", cookie.encode("latin-1")) for cookie in cookies]
         return to_response(Answer(status, headers, text.encode()))
 
     def frame(self, caller: Caller, path: str) -> dict[str, Any]:
@@ -108,9 +115,16 @@ class Pages:
         return to_response(Answer(303, headers, b""))
 
     # ---- log in, log out
-    def log_in_page(self, request: Request, next_path: str, refusal: str = "", status: int = 200) -> Response:
-        values = {"next": own_path(next_path), "refusal": refusal, "idle": duration(IDLE_S)}
-        return self.page(request, "login.html", "Log in", values, status=status)
+    def log_in_page(
+        self, request: Request, next_path: str, refusal: str = "", status: int = 200, cookies: Sequence[str] = ()
+    ) -> Response:
+        issuer = "" if self.log_in_by is None else shown_name(self.log_in_by.issuer)
+        there = f"{BY_ISSUER}?{urlencode({'next': own_path(next_path)})}"
+        values = {
+            "next": own_path(next_path), "refusal": _sentence(refusal), "idle": duration(IDLE_S), "issuer": issuer,
+            "there": there,
+        }
+        return self.page(request, "login.html", "Log in", values, status=status, cookies=cookies)
 
     async def log_in(self, request: Request, token: str, next_path: str) -> Response:
         """A session for a token that the gate takes. The answer to a wrong one does not say why."""
@@ -127,23 +141,31 @@ class Pages:
             return self.log_in_page(request, next_path, refusal, 401 if isinstance(error, Unauthenticated) else 503)
         if budget is not None:
             budget.leave()
-        self._note(request, LOGGED_IN, who_of(scope))
-        self.sessions.end(self.sessions.number_of(request.scope["headers"]))
+        self.note(request, LOGGED_IN, who_of(scope))
+        self.end_session(self.sessions.number_of(request.scope["headers"]))
         return self.see_other(own_path(next_path), self._cookie(request, self.sessions.begin(token, scope[CALLER])))
 
     def log_out(self, request: Request) -> Response:
         """Ends the session, and is in the audit trail by the identity that logged in: its token may be revoked by now."""
-        caller = self.sessions.end(self.sessions.number_of(request.scope["headers"]))
+        caller = self.end_session(self.sessions.number_of(request.scope["headers"]))
         if caller is not None:
-            self._note(request, LOGGED_OUT, who_of({**request.scope, CALLER: caller}))
+            what = {"issuer": self.log_in_by.issuer} if self.log_in_by is not None and caller.kind == "oidc" else {}
+            self.note(request, LOGGED_OUT, who_of({**request.scope, CALLER: caller}), what)
         return self.see_other(LOG_IN if self.gate is not None else "/ui", self._cookie(request, ""))
 
+    def end_session(self, number: str) -> Caller | None:
+        """Keeps nothing of a session. Returns who had logged in; None: there is no such session."""
+        token = self.sessions.token_of(number, is_use=False)
+        if token is not None and self.log_in_by is not None:
+            self.log_in_by.end(token)
+        return self.sessions.end(number)
+
     @staticmethod
-    def _note(request: Request, event: str, who: Who) -> None:
+    def note(request: Request, event: str, who: Who, what: Mapping[str, Any] | None = None) -> None:
         """A line of the trail. Nobody waits for it: a log-in reads, and has to work while the trail cannot be written."""
         trail = context_of(request).trail
         if trail is not None:
-            trail.put(event, who)
+            trail.put(event, who, what=dict(what or {}))
 
     # ---- what goes wrong
     def refused(self, request: Request, error: TwinlogError, answer: Answer) -> Response:
@@ -160,9 +182,15 @@ class Pages:
 
 
 def own_path(path: str) -> str:
-    """Returns a path of the page alone: a log-in leads nowhere else."""
-    is_own = path == "/ui" or path.startswith(("/ui/", "/ui?"))
+    """Returns `path` if it is one of the views, else that of *Now*: a log-in leads nowhere else."""
+    bare = path.partition("?")[0]
+    is_own = any(bare == to for _, to in TABS) or (bare.startswith(_TABLE) and "/" not in bare.removeprefix(_TABLE))
     return path if is_own and len(path) <= _PATH_MAX and path.isascii() and path.isprintable() and "\\" not in path else "/ui"
+
+
+def _sentence(text: str) -> str:
+    """Returns the text of an error as a sentence of its own."""
+    return f"{text[:1].upper()}{text[1:].rstrip('.')}." if text else ""
 
 
 def may_see_figures(pages: Pages, request: Request) -> bool:

@@ -15,8 +15,7 @@ from starlette.responses import Response
 from gateway.api.problems import Answer
 from gateway.api.routes.common import caller_of, to_response
 from gateway.api.routes.event_stream import frame_stream
-from gateway.ui import change_routes, table_routes, view_routes
-from gateway.ui.forms import read_form
+from gateway.ui import change_routes, log_in_routes, table_routes, view_routes
 from gateway.ui.live import Live
 from gateway.ui.page_route import PageRoute, Text, pages_of
 from gateway.ui.pages import may_see_figures
@@ -32,7 +31,7 @@ def router() -> APIRouter:
     routes = APIRouter(prefix=PREFIX, include_in_schema=False, default_response_class=Response, route_class=PageRoute)
     _now(routes)
     _files(routes)
-    _sessions(routes)
+    log_in_routes.add_routes(routes)
     change_routes.add_routes(routes)
     view_routes.add_routes(routes)
     table_routes.add_routes(routes)
@@ -60,21 +59,3 @@ def _files(routes: APIRouter) -> None:
             raise NotFound(f"the page has no file {file[:80]!r}")
         headers = [(b"content-type", ASSETS[file].encode()), _FOR_EVER if v else (b"cache-control", b"no-cache"), *SECURITY]
         return to_response(Answer(200, headers, asset(file)))
-
-
-def _sessions(routes: APIRouter) -> None:
-    @routes.get("/login")
-    async def log_in_page(request: Request, next: Text = "/ui") -> Response:
-        return pages_of(request).log_in_page(request, next)
-
-    @routes.post("/login")
-    async def log_in(request: Request) -> Response:
-        pages = pages_of(request)
-        fields = await read_form(request, pages)
-        return await pages.log_in(request, fields.get("token", ""), fields.get("next", "/ui"))
-
-    @routes.post("/logout")
-    async def log_out(request: Request) -> Response:
-        pages = pages_of(request)
-        await read_form(request, pages)
-        return pages.log_out(request)

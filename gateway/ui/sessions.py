@@ -20,6 +20,17 @@ SESSIONS_MAX = 1000
 _NUMBER_MAX = 128
 
 
+def cookie_of(headers: Iterable[tuple[bytes, bytes]], name: str) -> str:
+    """Returns the value of the request's cookie of this name; empty: there is none."""
+    wanted = f"{name}=".encode()
+    for header, value in headers:
+        if header == b"cookie":
+            for part in value.split(b";"):
+                if part.strip().startswith(wanted):
+                    return part.strip()[len(wanted):].decode("latin-1")
+    return ""
+
+
 @dataclass(slots=True)
 class _PageSession:
     token: str
@@ -38,13 +49,7 @@ class Sessions:
 
     def number_of(self, headers: Iterable[tuple[bytes, bytes]]) -> str:
         """Returns the number that the request's cookie has; empty: none."""
-        wanted = f"{self.name}=".encode()
-        for name, value in headers:
-            if name == b"cookie":
-                for part in value.split(b";"):
-                    if part.strip().startswith(wanted):
-                        return part.strip()[len(wanted):][:_NUMBER_MAX].decode("latin-1")
-        return ""
+        return cookie_of(headers, self.name)[:_NUMBER_MAX]
 
     def new_number(self) -> str:
         return self._secret()

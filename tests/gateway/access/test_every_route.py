@@ -62,6 +62,8 @@ EXPECTED: dict[tuple[str, str], tuple[set[str], str]] = {  # who may; the grant 
     ("GET", "/ui/events"): (_EVERYBODY, ""),
     ("GET", "/ui/login"): (_EVERYBODY, OPEN),
     ("POST", "/ui/login"): (_EVERYBODY, OPEN),
+    ("GET", "/ui/login/oidc"): (_EVERYBODY, OPEN),
+    ("GET", "/ui/login/callback"): (_EVERYBODY, OPEN),
     ("POST", "/ui/logout"): (_EVERYBODY, OPEN),
     ("GET", "/ui/static/{file}"): (_EVERYBODY, OPEN),
     ("GET", "/ui/change"): ({OPERATOR, AUDITOR}, OPERATOR),

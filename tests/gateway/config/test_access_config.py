@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
-from gateway.access.opening import open_gate
+from gateway.access.log_in.log_in import LogIn
+from gateway.access.opening import apply, open_gate
 from gateway.access.settings import AccessSettings
+from gateway.config.changes import differences
 from gateway.config.loading import load_operator_config, load_site_config
 from gateway.config.reading import effective
 from gateway.config.security import config_warnings
@@ -16,6 +18,9 @@ from gateway.demo.files import write_files
 from twinlog.errors import ConfigError, InvalidInput
 
 OIDC = '[access.oidc]\nissuer = "https://id"\naudience = "shop"\n'
+KEYS = 'jwks_url = "https://id/keys"\n'
+CLIENT, REDIRECT = 'client_id = "page"\n', 'redirect_url = "https://127.0.0.1:8401/ui/login/callback"\n'
+LOGIN = OIDC + KEYS + "[access.oidc.login]\n"
 
 
 def _load(tmp_path: Path, access: str) -> Any:
@@ -32,6 +37,25 @@ def _load(tmp_path: Path, access: str) -> Any:
     (OIDC + 'jwks_url = "https://id/keys"\njwks_file = "keys"\n', "access.oidc.jwks_url", "one of the two"),
     (OIDC + 'jwks_url = "http://id.example/keys"\n', "access.oidc.jwks_url", "not encrypted"),
     (OIDC + 'jwks_url = "https://id/keys"\n[access.oidc.grants]\ndba = "root"\n', "access.oidc.grants", "no grant"),
+    (LOGIN + REDIRECT, "access.oidc.login.client_id", "is missing"),
+    (LOGIN + REDIRECT + 'client_id = ""\n', "access.oidc.login.client_id", "is empty"),
+    (LOGIN + CLIENT, "access.oidc.login.redirect_url", "is missing"),
+    (LOGIN + CLIENT + 'redirect_url = "https://gateway-a.example/ui"\n', "access.oidc.login.redirect_url", "callback alone"),
+    (LOGIN + CLIENT + 'redirect_url = "https://other.example/ui/login/callback"\n', "access.oidc.login.redirect_url",
+     "not known by that name"),
+    (LOGIN + CLIENT + REDIRECT.replace("https://127.0.0.1", "http://192.0.2.1"), "access.oidc.login.redirect_url",
+     "not encrypted"),
+    (LOGIN + CLIENT + REDIRECT + 'client_secret = "hidden"\n', "access.oidc.login.client_secret", "plain text"),
+    (LOGIN + CLIENT + REDIRECT + 'client_secret = "env:NONE"\n', "access.oidc.login.client_secret", "not set"),
+    (LOGIN + CLIENT + REDIRECT + 'token_url = "https://id/t"\n', "access.oidc.login.authorization_url", "is missing"),
+    (LOGIN + CLIENT + REDIRECT + 'authorization_url = "https://id/a"\n', "access.oidc.login.token_url", "is missing"),
+    (LOGIN + CLIENT + REDIRECT + 'authorization_url = "https://id/a"\ntoken_url = "http://id/t"\n',
+     "access.oidc.login.token_url", "not encrypted"),
+    (LOGIN + CLIENT + REDIRECT + 'scopes = ["profile"]\n', "access.oidc.login.scopes", "no 'openid'"),
+    (LOGIN + CLIENT + REDIRECT + 'scopes = ["openid", "a b"]\n', "access.oidc.login.scopes", "has 'a b'"),
+    (LOGIN + CLIENT + REDIRECT + 'session_s = -1\n', "access.oidc.login.session_s", "out of range"),
+    (LOGIN.replace("https://id\"", "http://id\"") + CLIENT + REDIRECT, "access.oidc.issuer", "an encrypted address alone"),
+    (OIDC + KEYS + 'ca = "none.pem"\n', "access.oidc.ca", "cannot be used"),
     ('[access]\ntokens = "t"\npeer_calls = "open"\n', "access.peer_calls", "is 'open'"),
     ('[access]\ntokens = "t"\n[access.limits]\nrequests_per_s = -1\n', "access.limits.requests_per_s", "out of range"),
     ('[access]\ntokens = "t"\ntoken = "t"\n', "access.token", "did you mean access.tokens"),
@@ -108,3 +132,26 @@ def test_a_token_that_cannot_be_sent_is_a_fault(tmp_path: Path, token: str, cont
     assert isinstance(faults, list)
     assert [(fault["key"], said in fault["problem"]) for fault in faults] == [("token", True)]
     assert "twinlog_secret" not in repr(faults)
+
+
+def test_a_log_in_by_an_issuer_and_its_secret_is_shown_nowhere(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "secret").write_text("hidden\n")
+    config = _load(tmp_path, LOGIN + CLIENT + REDIRECT + 'client_secret = "file:secret"\nscopes = ["openid", "groups"]\n')
+    login = config.access.oidc.login
+    assert (login.client_secret, login.scopes, login.session_s) == ("hidden", ("openid", "groups"), 0.0)
+    shown = dict((key, value) for key, value, _ in effective(config))
+    assert shown["access.oidc.login.client_secret"] == "***"
+    assert "hidden" not in repr(config)
+
+
+async def test_a_gate_with_a_log_in_by_an_issuer_takes_what_changes_at_run_time(tmp_path: Path) -> None:
+    access = _load(tmp_path, LOGIN + CLIENT + REDIRECT).access
+    gate = open_gate(access)
+    log_in = next(one for one in gate.authenticators if isinstance(one, LogIn))
+    assert log_in.fault == ""
+    other = _load(tmp_path / "other", LOGIN + CLIENT + REDIRECT + "session_s = 60\n").access
+    apply(gate, other)
+    assert log_in._login.session_s == 60
+    assert {change.change.key: change.at_run_time for change in differences(access, other)} == {"oidc.login.session_s": True}
+    await gate.close()

@@ -1,0 +1,201 @@
+"""A person logs in through an OIDC provider, in a real browser, at a live pair with TLS.
+
+Screenshots are kept in out/page/.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+from bench.pair import TWINLOG, free_ports
+from gateway.access.settings import CALLBACK
+from gateway.demo.files import CERTS, write_files
+from gateway.tls.issuing import CA
+from tests.gateway.access.log_in.provider_twin import AUDIENCE, CLIENT, SECRET, Provider, running_provider
+from tests.needs import need_program
+from tests.processes import wait_for
+from tools.sources import ROOT
+from twinlog.wire.tls import Tls, client_context
+
+pytestmark = [pytest.mark.pair, pytest.mark.long]
+SHOTS = ROOT / "out" / "page"
+WAIT_MS = 60_000
+
+
+@dataclass
+class LivePair:
+    provider: Provider
+    folder: Path
+    urls: dict[str, str]
+
+    def texts(self) -> str:
+        """Returns what the sites have logged, and their trails."""
+        files = [*self.folder.glob("*/site.log"), *self.folder.glob("*/**/trail/*")]
+        return "\n".join(path.read_text(errors="replace") for path in files if path.is_file())
+
+
+def _section(provider: Provider, url: str) -> str:
+    return f"""
+[access.oidc]
+issuer = "{provider.url}"
+audience = "{AUDIENCE}"
+jwks_url = "{provider.url}/keys"
+
+[access.oidc.login]
+client_id = "{CLIENT}"
+client_secret = "file:client.secret"
+redirect_url = "{url}{CALLBACK}"
+
+[access.oidc.grants]
+dba = "admin:* reader:*"
+ops = "operator"
+"""
+
+
+def _is_ready(url: str, ca: Path) -> bool:
+    try:
+        with httpx.Client(trust_env=False, verify=client_context(Tls(ca=str(ca))), timeout=5) as client:
+            return client.get(f"{url}/health/ready").status_code == 200
+    except httpx.HTTPError:
+        return False
+
+
+@pytest.fixture(scope="module")
+def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LivePair]:
+    folder, ports = tmp_path_factory.mktemp("log-in"), free_ports(4)
+    peers = {"a": ports[2], "b": ports[3]}
+    configs = write_files(folder, {"a": ports[0], "b": ports[1]}, engine="rocksdb", access=True, peer_ports=peers)
+    urls = {"a": f"https://127.0.0.1:{ports[0]}", "b": f"https://127.0.0.1:{ports[1]}"}
+    with running_provider() as provider:
+        processes = []
+        try:
+            for site, path in configs.items():
+                path.write_text(path.read_text() + _section(provider, urls[site]))
+                (path.parent / "client.secret").write_text(SECRET)
+                with (folder / site / "site.log").open("wb") as log:
+                    command = [*TWINLOG, "serve", "--config", str(path)]
+                    processes.append(subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL))
+            pair = LivePair(provider, folder, urls)
+            assert wait_for(lambda: _is_ready(urls["a"], folder / CERTS / CA)), pair.texts()
+            yield pair
+        finally:
+            for process in processes:
+                process.terminate()
+            for process in processes:
+                process.wait(60)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    chromium = need_program("chromium", "chromium")
+    with sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-dev-shm-usage"])
+        yield opened
+        opened.close()
+
+
+@pytest.fixture
+def page(browser: Browser) -> Iterator[Page]:
+    """A fault in a page's console fails the test."""
+    context, faults = browser.new_context(ignore_https_errors=True, viewport={"width": 1000, "height": 700}), list[str]()
+    context.set_default_timeout(WAIT_MS)
+    opened = context.new_page()
+    opened.on("pageerror", lambda error: faults.append(str(error)))
+    opened.on("console", lambda said: faults.append(said.text) if "Content Security Policy" in said.text else None)
+    yield opened
+    context.close()
+    assert faults == []
+
+
+def _shot(page: Page, name: str) -> None:
+    """Keeps a picture, after the page was found accessible, and as wide as a narrow screen."""
+    SHOTS.mkdir(parents=True, exist_ok=True)
+    found = Axe().run(page).response["violations"]
+    assert [f"{one['id']}: {node['target']}" for one in found for node in one["nodes"]] == []
+    for width in (320, 1000):
+        page.set_viewport_size({"width": width, "height": 700})
+        assert not page.evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth"), width
+        page.screenshot(path=SHOTS / f"{name}-{width}.png", full_page=True)
+
+
+def _at_the_provider(live: LivePair, page: Page, path: str) -> None:
+    page.goto(live.urls["a"] + path)
+    page.get_by_role("link", name="Log in at").click()
+    expect(page.locator("h1")).to_have_text("Provider")
+
+
+def test_a_person_logs_in_works_and_logs_out(live: LivePair, page: Page) -> None:
+    page.goto(f"{live.urls['a']}/ui/tables")
+    expect(page.locator("h1")).to_have_text("Log in")
+    _shot(page, "login-by-issuer")
+    _at_the_provider(live, page, "/ui/tables")
+    page.get_by_label("User").fill("ann")
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.locator(".who .name")).to_have_text("ann")
+    assert page.url == f"{live.urls['a']}/ui/tables"
+    assert page.locator("nav a").all_inner_texts() == ["Now", "Tables"]
+    cookies = {one["name"]: one for one in page.context.cookies()}
+    assert [(name, one["sameSite"], one["httpOnly"], one["secure"]) for name, one in cookies.items()] == [
+        ("twinlog_demo_a", "Strict", True, True)
+    ], "the cookie of the log-in is gone"
+    page.reload()
+    expect(page.locator(".who .name")).to_have_text("ann")
+    page.go_back()
+    assert "code=" not in page.url
+    page.goto(f"{live.urls['a']}/ui")
+    page.get_by_role("button", name="Log out").click()
+    expect(page.locator("h1")).to_have_text("Log in")
+    page.goto(f"{live.urls['a']}/ui")
+    expect(page.locator("h1")).to_have_text("Log in")
+    texts = live.texts()
+    assert "session.login" in texts
+    assert [one for one in (SECRET, *live.provider.given_codes, *live.provider.id_tokens) if one in texts] == []
+
+
+@pytest.mark.parametrize(("user", "button", "said"), [
+    ("ann", "Decline", "you declined there"), ("eve", "Sign in", "nothing is granted to you here"),
+])
+def test_whoever_is_not_let_in_reads_why_and_has_a_way_back(
+    live: LivePair, page: Page, user: str, button: str, said: str,
+) -> None:
+    _at_the_provider(live, page, "/ui/tables")
+    page.get_by_label("User").fill(user)
+    page.get_by_role("button", name=button).click()
+    expect(page.get_by_role("alert")).to_contain_text(said)
+    _shot(page, f"login-refused-{user}")
+    page.get_by_role("link", name="Log in at").click()
+    page.get_by_label("User").fill("ben")
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.locator(".who .name")).to_have_text("ben")
+
+
+def test_the_page_in_between_leads_on_by_hand_too(live: LivePair, page: Page) -> None:
+    view = f"{live.urls['a']}/ui/history"
+    _at_the_provider(live, page, "/ui/history")
+    page.route(view, lambda route: route.fulfill(status=204))  # a browser stays where it is
+    page.get_by_label("User").fill("ben")
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.locator("h1")).to_have_text("You are logged in as ben")
+    _shot(page, "logged-in")
+    page.unroute(view)
+    page.get_by_role("link", name="To the pair").click()
+    expect(page.locator(".who .name")).to_have_text("ben")
+    assert page.url == view
+
+
+def test_it_needs_no_javascript(live: LivePair, browser: Browser) -> None:
+    with browser.new_context(ignore_https_errors=True, java_script_enabled=False) as context:
+        page = context.new_page()
+        _at_the_provider(live, page, "/ui/history")
+        page.get_by_label("User").fill("ben")
+        page.get_by_role("button", name="Sign in").click()
+        expect(page.locator(".who .name")).to_have_text("ben", timeout=WAIT_MS)
+        assert page.url == f"{live.urls['a']}/ui/history"
