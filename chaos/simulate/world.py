@@ -35,7 +35,7 @@ from gateway.api.api_context import ApiContext
 from gateway.epoch.active_epoch import AvailableSettings
 from gateway.epoch.commit_rule import CommitSettings
 from gateway.http.app import build_app
-from gateway.service.audits import AuditSettings
+from gateway.audits.notes import AuditSettings
 from gateway.service.http_settings import HttpSettings
 from gateway.service.port import SiteService
 from gateway.site.operations import SiteOperations

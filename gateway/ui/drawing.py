@@ -6,14 +6,14 @@ is; what nobody asked for during the last looks is forgotten.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import NamedTuple
 
 import msgspec
 
 from gateway.ui.watch import PairSeen
 
-Key = tuple[str, str, bool, bool]  # view, operation, whether the advice may be shown, whether changes may be made
+Key = tuple[Hashable, ...]  # whatever the drawing depends on, but for the look: also what the caller may see
 FORGOTTEN_LOOKS = 50
 
 

@@ -14,10 +14,10 @@ from gateway.api.request import decoded_part
 from gateway.api.routes.common import caller_of, context_of
 from gateway.ui.looks import Epochs
 from gateway.ui.page_route import Text, pages_of
-from gateway.ui.views.audits import audits_page
+from gateway.ui.views.audit_values import audit_values, audits_values
 from gateway.ui.views.history import epoch_rows, operation_rows
 from gateway.ui.views.logs import SiteLogs, site_logs
-from gateway.ui.views.tables import rows_shown, table_path, tables_page
+from gateway.ui.views.tables import rows_shown, start_of, table_path, tables_page
 from storage.rows.schema import to_public
 from switchover.operations.document import OperationDocument
 from twinlog.errors import TwinlogError
@@ -39,6 +39,8 @@ def _last(known: Epochs) -> int:
 
 
 def add_routes(routes: APIRouter) -> None:
+    _audits(routes)
+
     @routes.get("/history")
     async def history(request: Request) -> Response:
         pages = pages_of(request)
@@ -68,24 +70,16 @@ def add_routes(routes: APIRouter) -> None:
         return pages.page(request, "tables.html", "Tables", {"found": found, "cluster": cluster})
 
     @routes.get("/tables/{table}")
-    async def table(table: str, request: Request, start: Text = "", token: Token = "") -> Response:
+    async def table(table: str, request: Request, start: Text = "", key: Text = "", token: Token = "") -> Response:
         pages, context = pages_of(request), context_of(request)
         name = decoded_part(table)
         schema = context.codec(name).schema
-        rows = await rows_shown(context, caller_of(request), name, start, token)
+        rows = await rows_shown(context, caller_of(request), name, start_of(start, key), token)
         values: dict[str, Any] = {
-            "table": to_public(schema), "revision": schema.revision, "rows": rows, "start": start, "token": token,
+            "table": to_public(schema), "revision": schema.revision, "rows": rows, "start": start, "key": key, "token": token,
             "path": table_path(name),
         }
         return pages.page(request, "table.html", f"Table {name}", values)
-
-    @routes.get("/audits")
-    async def audits(request: Request) -> Response:
-        pages = pages_of(request)
-        service = pages.service
-        audits, now_ms = service.audits, service.cluster.document().now_ms
-        found = audits_page(audits.all(), audits.past(), service.barriers.all(), now_ms)
-        return pages.page(request, "audits.html", "Audits", {"found": found})
 
     @routes.get("/log")
     async def log(request: Request) -> Response:
@@ -95,3 +89,17 @@ def add_routes(routes: APIRouter) -> None:
         told = SiteLogs(seen.other, other.message) if isinstance(other, TwinlogError) else site_logs(other)
         shown = sorted((site_logs(own), told), key=lambda one: one.site)
         return pages.page(request, "log.html", "Log", {"logs": shown})
+
+
+def _audits(routes: APIRouter) -> None:
+    @routes.get("/audits")
+    async def audits(request: Request) -> Response:
+        pages = pages_of(request)
+        return pages.page(request, "audits.html", "Audits", audits_values(pages.service), live={"view": "audits"})
+
+    @routes.get("/audits/{audit}")
+    async def audit(request: Request, audit: str) -> Response:
+        pages, name = pages_of(request), decoded_part(audit)
+        values = audit_values(pages.service, name, caller_of(request).grants)
+        live = {"view": "audit", "audit": name} if values["running"] is not None else None
+        return pages.page(request, "audit.html", f"Audit {name[:60]}", values, live=live)

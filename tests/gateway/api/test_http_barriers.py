@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from gateway.service.audits import AUDITS, AuditNotes, AuditRun
+from gateway.audits.notes import AUDITS, AuditNotes, AuditRun
 from storage.clock import Clock
 from storage.engines.memory.engine import MemoryEngine
 from tests.gateway.door_client import DoorClient

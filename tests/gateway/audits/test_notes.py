@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from msgspec.structs import replace
 
-from gateway.service.audits import PAST_MAX, SKEW_MAX_S, AuditNotes, AuditRun
+from gateway.audits.notes import PAST_MAX, SKEW_MAX_S, AuditNotes, AuditRun
 from gateway.service.documents import BarrierList
 from gateway.ui.views.audits import AuditsPage, audits_page
 from storage.clock import SystemClock
