@@ -1,1 +1,1 @@
-"""What a site keeps of the audits of its pair: notes of runs, their reports, and those that run now."""
+"""The audits that a site knows of: notes of runs, their reports, and those that run now."""

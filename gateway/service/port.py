@@ -234,7 +234,7 @@ class AuditLog(Protocol):
         """Raises NotFound."""
 
     def report(self, audit: str) -> AuditReport | None:
-        """With all keys in it: whoever shows it leaves out those that the caller may not see."""
+        """Returns it with all keys: whoever shows it leaves out those that the caller may not see."""
 
     async def keep_report(self, audit: str, report: AuditReport) -> None:
         """The report is durable when this returns. Raises NotFound for a run that was not noted, InvalidInput."""

@@ -239,7 +239,7 @@ class _Work:
             raise unwritten from error
 
     def tell(self) -> dict[str, str]:
-        """Tells both sites of the end. Returns site -> error of each that did not answer."""
+        """Reports the end to both sites. Returns site -> error of each that did not answer."""
         report = report_of(
             self.summary, self.sample, self.tallies, self.steps.stages, self.steps.pace, is_own_error=self.is_own_error
         )

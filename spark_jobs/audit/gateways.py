@@ -108,7 +108,7 @@ class Gateways:
         return failed
 
     def tell(self, audit: Mapping[str, Any], report: AuditReport) -> dict[str, str]:
-        """Tells both sites how an audit ended. Returns site -> error of each site that did not answer."""
+        """Reports to both sites how an audit ended. Returns site -> error of each site that did not answer."""
         failed = {}
         for site in self.sites:
             try:

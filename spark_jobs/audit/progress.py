@@ -35,7 +35,7 @@ class _Eta(TimeRemainingColumn):
 
 @dataclass(frozen=True, slots=True)
 class StepsNow:
-    """What is being done; `done` of `total` of its rows, or of Spark's tasks. None: not known."""
+    """The present step; `done` of `total` of its rows, or of Spark's tasks. None: not known."""
 
     what: str
     elapsed_s: float

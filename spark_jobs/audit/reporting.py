@@ -1,4 +1,4 @@
-"""Tells both sites how far an audit is, while it runs.
+"""Reports to both sites how far an audit is, while it runs.
 
 What always holds: a site that is slow, gone, or of a release that knows no progress holds up neither the audit nor the other
 site; a report is sent every REPORT_S at most, and one more when a signal ends the audit. What a site does not learn here costs

@@ -1,8 +1,8 @@
-"""What the sites are told of an audit at its end: the note of its outcome, and its report.
+"""Makes what both sites get at the end of an audit: the note of its outcome, and its report.
 
 What always holds: the report has no row and no value, only keys, and fits the bounds of the sites: what does not fit is left
 out from the end, and the counts say how many there are; the message of an error that is not twinlog's own, which may quote
-rows, stays in the audit's folder. This module is pure.
+rows, stays in the audit's folder.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What an audit tells a site besides its end: how far it is, and a report of what it counted and how long that took.
+"""The documents that an audit sends to a site besides the note of its end: its progress, and its report.
 
 What always holds: a report has no row and no value; the keys in it, which are part of rows, are shown to those alone who may
 read their table; every member has a bound, and the whole has one. A member that this release does not know is left out, so
@@ -40,7 +40,7 @@ class TableCount(Struct, frozen=True):
 
 
 class Places(Struct, frozen=True):
-    """Where the differences of a table lie: of each kind a count for each equal share of its ranges of keys, in their order."""
+    """The places of a table's differences: of each kind a count for each equal share of its ranges of keys, in their order."""
 
     table: Name
     kinds: Annotated[dict[Kind, Annotated[list[Count], Meta(max_length=BUCKETS_MAX)]], Meta(max_length=KINDS_MAX)]
@@ -73,15 +73,15 @@ class Pace(Struct, frozen=True):
 
 
 class Failure(Struct, frozen=True):
-    """Why an audit could not be done."""
+    """The reason why an audit could not be done."""
 
     code: Kind
     message: Annotated[str, Meta(max_length=500)]
 
 
 class ReportBody(Struct, frozen=True):
-    """What an audit found and did, within bounds. `tables_count`, `differences_count`: how many there are, of which the first
-    are here. `source`, `peer`: the site that was the active, and the other one."""
+    """The findings and durations of an audit, within bounds. `tables_count`, `differences_count`: how many there are; the first
+    of them are here. `source`, `peer`: the site that was the active, and the other one."""
 
     version: Annotated[int, Meta(ge=1)]
     source: Annotated[str, Meta(max_length=40)] = ""
@@ -105,7 +105,7 @@ class AuditReport(ReportBody, frozen=True):
 
 
 class ProgressBody(Struct, frozen=True):
-    """How far an audit is. `done`, `total`: of the present phase, in `unit`; null: not known. `elapsed_s`: since it began.
+    """The progress of an audit. `done`, `total`: of the present phase, in `unit`; null: not known. `elapsed_s`: since it began.
     `is_stopped`: a signal ended it, and it leaves nothing. A member that this release does not know is left out."""
 
     job: Annotated[str, Meta(min_length=1, max_length=40)]

@@ -49,8 +49,8 @@ def took(run: AuditRun) -> str:
 
 def when(moment: datetime, now_ms: int) -> str:
     """Returns a moment for people, and says so where it has not come yet."""
-    told = moment.strftime("%Y-%m-%d %H:%M:%S")
-    return f"{told}, in the future by this site's clock" if moment.timestamp() * 1000 > now_ms else told
+    text = moment.strftime("%Y-%m-%d %H:%M:%S")
+    return f"{text}, in the future by this site's clock" if moment.timestamp() * 1000 > now_ms else text
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +140,7 @@ class ReportShown:
 
 @dataclass(frozen=True, slots=True)
 class ResultShown:
-    """An audit that has ended, as far as this site was told."""
+    """An audit that has ended, as far as this site knows."""
 
     id: str
     job: str

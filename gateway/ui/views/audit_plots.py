@@ -1,6 +1,6 @@
-"""The plots of an audit, as figures for SVG: where differences lie, how long its stages took, and how its work went on.
+"""The plots of an audit, as figures for SVG: where differences lie, how long its stages took, and its rows over time.
 
-What always holds: a kind has a pattern as well as a colour, so that it can be told without colour; every plot has its figures
+What always holds: a kind has a pattern as well as a colour, so that it can be seen without colour; every plot has its figures
 as a table besides; there are few hundred shapes at most, for the report has bounds.
 """
 

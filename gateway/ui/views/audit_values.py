@@ -1,4 +1,4 @@
-"""What the templates of *Audits* are drawn with: for a page, and for its event stream.
+"""Makes the values that the templates of *Audits* are drawn with: for a page, and for its event stream.
 
 What always holds: both ask for the same, with the grants of the same caller.
 """

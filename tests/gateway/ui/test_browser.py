@@ -54,8 +54,8 @@ def _note(base: str, audit: str) -> None:
         "tables": [{"name": "orders", "compared": 100, "equal": 60, "kinds": dict.fromkeys(KINDS, 10)}],
         "advice": {"stale": "Read it with `twinlog log cat`."}, "differences_count": 40,
         "differences": [
-            {"kind": kind, "table": "orders", "key": part_to_path(KEY), "place": "", "source_version": "7", "peer_version": None}
-            for kind in KINDS
+            {"kind": kind, "table": "orders", "key": part_to_path(KEY), "place": "", "source_version": "7",
+             "peer_version": None} for kind in KINDS
         ],
         "places": [{"table": "orders", "kinds": {kind: [0, number, 10 - number] for number, kind in enumerate(KINDS)}}],
         "stages": [{"name": "digests of a", "took_s": 3.0}, {"name": "digests of b", "took_s": 2.0}],

@@ -69,7 +69,7 @@ def test_as_a_dumb_comparison(spark: SparkSession, sides: list[tuple[Side, Side]
 
 
 def check_tallies(pairs: list[RangePair], counts: Mapping[tuple[int, int, str], int]) -> None:
-    """What the sites are told of each table adds up to the counters."""
+    """The counts of each table, which the sites get, add up to the counters."""
     tables = tallies(pairs, counts, {pair.range.table: "t" for pair in pairs})
     said = counters(pairs, counts)
     assert sum(one.equal for one in tables) == said["GOODROWS"]
