@@ -115,6 +115,10 @@ def test_the_client_asks_either_site() -> None:
             client.barriers("c")
         assert client.note_audit(AUDIT, "b") == AUDIT
         assert client.last_audits("b")["last_good_compare"] == AUDIT
+        assert [one["run"] for one in client.audits("b")["past"]] == [AUDIT]
+        assert client.audit("1", "b")["run"] == AUDIT
+        with pytest.raises(NotFound):
+            client.audit("1", "a")
 
 
 async def test_the_asynchronous_client_does_too() -> None:
@@ -127,3 +131,4 @@ async def test_the_asynchronous_client_does_too() -> None:
             assert await client.barriers() == []
             await client.note_audit(AUDIT)
             assert (await client.last_audits())["last"]["compare"] == AUDIT
+            assert (await client.audit("1"))["run"] == (await client.audits())["past"][0]["run"] == AUDIT
