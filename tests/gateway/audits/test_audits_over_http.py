@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
+from gateway.access.caller import Caller
+from gateway.access.grants import parse_grants
+from gateway.ui.live import Live
+from gateway.ui.watch import PairSeen
 from tests.gateway.access.rig import GuardedDoor, guarded_door, token_file
 from tests.gateway.door_client import DoorClient, problem
+from tests.gateway.ui.ui_rig import pair_seen
+from twinlog.errors import NotFound
 
 AT = datetime.now(UTC).isoformat()
 AUDIT = {"id": "1-compare", "job": "compare", "started_at": AT, "finished_at": AT, "outcome": "bad", "differences": 2}
@@ -87,3 +94,27 @@ async def _keys(door: GuardedDoor, name: str) -> list[str | None]:
         assert (key in answer.text) == (key in page) == (key in keys), key
     assert shown["hidden_keys"] == keys.count(None)
     return keys
+
+
+async def test_a_stream_that_is_drawn_once_for_many_shows_each_what_it_may_see(
+    plain: DoorClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pages = plain.app.context.pages
+    assert pages is not None
+
+    async def one_look() -> AsyncIterator[PairSeen]:
+        yield pair_seen()
+
+    monkeypatch.setattr(pages.watch, "follow", one_look)
+    for method, path, body in (("POST", "/v1/audits", AUDIT), ("PUT", "/v1/audits/1-compare/report", REPORT)):
+        assert (await plain.http.request(method, path, json=body)).is_success
+    seen: list[tuple[list[str], set[str]]] = [
+        (["auditor", "reader:*"], {"UA,1", "secret"}), (["auditor"], set()), (["auditor", "reader:orders"], {"secret"}),
+    ]
+    for grants, keys in seen:
+        live = Live(pages, Caller("one", "token", parse_grants(grants)), "", "audit", "", "1-compare")
+        (event,) = [event async for event in live.follow()]
+        assert {key for key in ("UA,1", "secret") if key.encode() in event} == keys, grants
+    for view in ("audit", "audits"):
+        with pytest.raises(NotFound):
+            Live(pages, Caller("one", "token", parse_grants(["reader:*"])), "", view, "", "1-compare")

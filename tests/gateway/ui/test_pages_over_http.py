@@ -13,11 +13,16 @@ from gateway.access.tokens import without_token
 from gateway.ui.rendering import ASSETS
 from switchover.preflight.preflight import ChecksDocument
 from tests.gateway.access.rig import GuardedDoor, guarded_door
+from tests.gateway.audits.test_audits_over_http import AUDIT, PROGRESS, REPORT
 from tests.gateway.dict_service import DictService
 from tests.gateway.door_client import DoorClient
 from tests.gateway.ui.ui_rig import look, text_of
 
 HTML = {"accept": "text/html"}
+AUDITED = (
+    ("POST", "/v1/audits", AUDIT), ("PUT", "/v1/audits/1-compare/report", REPORT),
+    ("PUT", "/v1/audits/2-compare/progress", PROGRESS),
+)
 VIEWS = (
     "/ui", "/ui/change", "/ui/change?kind=switchover", "/ui/history", "/ui/tables", "/ui/tables/flights", "/ui/audits",
     "/ui/log",
@@ -35,9 +40,11 @@ def form_of(answer: httpx.Response) -> str:
     return found[1]
 
 
-@pytest.mark.parametrize("path", VIEWS)
+@pytest.mark.parametrize("path", [*VIEWS, "/ui/audits/1-compare", "/ui/audits/2-compare"])
 async def test_each_view_and_its_policy(served: DoorClient, path: str) -> None:
     _lively(served.service)
+    for method, there, body in AUDITED:
+        assert (await served.http.request(method, there, json=body)).is_success
     answer = await served.http.get(path, headers=HTML)
     assert answer.status_code == 200, answer.text
     policy = answer.headers["content-security-policy"]
