@@ -31,6 +31,7 @@ class Live:
             raise NotFound(f"the view {view!r} has no stream for this caller")
         self._pages, self._session, self._view, self._operation = pages, session, view, operation
         self._audit, self._grants = audit, caller.grants
+        self._whole: Mapping[str, str] = {}
         self._is_advised = pages.may(caller, "GET", "/v1/view")
         self._may_change = pages.may(caller, "POST", "/ui/change")
         self._needs_session = pages.sessions.token_of(session) is not None
@@ -61,7 +62,14 @@ class Live:
         return regions("change.html", change_values(seen, self._operation, may_change=self._may_change))
 
     def _drawn_audit(self) -> Mapping[str, str]:
+        """A result with its report is drawn once: it does not change, and may be large."""
+        if self._whole:
+            return self._whole
         try:
-            return regions("audit.html", audit_values(self._pages.service, self._audit, self._grants))
+            values = audit_values(self._pages.service, self._audit, self._grants)
         except NotFound:  # a restart of this site forgot its progress, and it has not reported again
             return {}
+        parts = regions("audit.html", values)
+        if values["result"] is not None and values["result"].report is not None:
+            self._whole = parts
+        return parts

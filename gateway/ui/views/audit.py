@@ -175,7 +175,7 @@ def _commands(run: AuditRun) -> tuple[tuple[str, str], ...]:
     again = f"twinlog audit run {run.job}{_SETTINGS.get(run.job, '')}"
     if not AUDIT_ID.fullmatch(run.id):
         return (("run it again", again),)
-    see = ("see it where it ran, with all differences and rows", f"twinlog audit show {run.id}")
+    see = ("see all of it where it ran", f"twinlog audit show {run.id}")
     if run.job != "compare" or run.outcome != "bad":
         return see, ("run it again", again)
     repair = f"twinlog audit run repair --set audit={run.id}"

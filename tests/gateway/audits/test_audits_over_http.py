@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -10,6 +10,7 @@ import pytest
 
 from gateway.access.caller import Caller
 from gateway.access.grants import parse_grants
+from gateway.ui import live as live_room
 from gateway.ui.live import Live
 from gateway.ui.watch import PairSeen
 from tests.gateway.access.rig import GuardedDoor, guarded_door, token_file
@@ -102,10 +103,21 @@ async def test_a_stream_that_is_drawn_once_for_many_shows_each_what_it_may_see(
     pages = plain.app.context.pages
     assert pages is not None
 
-    async def one_look() -> AsyncIterator[PairSeen]:
-        yield pair_seen()
+    drawn: list[str] = []
+    numbers = [1]  # of the looks
+    draw = live_room.regions
 
-    monkeypatch.setattr(pages.watch, "follow", one_look)
+    def counted(name: str, values: Mapping[str, Any]) -> dict[str, str]:
+        drawn.append(name)
+        return draw(name, values)
+
+    async def looks() -> AsyncIterator[PairSeen]:
+        for number in numbers:
+            yield pair_seen(number=number)
+
+    monkeypatch.setattr(live_room, "regions", counted)
+
+    monkeypatch.setattr(pages.watch, "follow", looks)
     for method, path, body in (("POST", "/v1/audits", AUDIT), ("PUT", "/v1/audits/1-compare/report", REPORT)):
         assert (await plain.http.request(method, path, json=body)).is_success
     seen: list[tuple[list[str], set[str]]] = [
@@ -115,6 +127,11 @@ async def test_a_stream_that_is_drawn_once_for_many_shows_each_what_it_may_see(
         live = Live(pages, Caller("one", "token", parse_grants(grants)), "", "audit", "", "1-compare")
         (event,) = [event async for event in live.follow()]
         assert {key for key in ("UA,1", "secret") if key.encode() in event} == keys, grants
+    drawn.clear()
+    numbers[:] = [2, 3, 4]
+    live = Live(pages, Caller("one", "token", parse_grants(["auditor"])), "", "audit", "", "1-compare")
+    assert len([event async for event in live.follow()]) == 1
+    assert drawn == ["audit.html"], "a result does not change"
     for view in ("audit", "audits"):
         with pytest.raises(NotFound):
             Live(pages, Caller("one", "token", parse_grants(["reader:*"])), "", view, "", "1-compare")
