@@ -118,7 +118,7 @@ def test_the_client_asks_either_site() -> None:
         assert [one["run"] for one in client.audits("b")["past"]] == [AUDIT]
         assert client.audit("1", "b")["run"] == AUDIT
         with pytest.raises(NotFound):
-            client.audit("1", "a")
+            client.audit("2", "b")
 
 
 async def test_the_asynchronous_client_does_too() -> None:
