@@ -7,7 +7,7 @@ written by output.py and report.py. A job that could not look raises an error of
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
@@ -102,6 +102,18 @@ class Chart:
 
 
 @dataclass(frozen=True, slots=True)
+class TableTally:
+    """The rows of one table: those that were compared, those that are the same, and the others by kind. `places`: of each kind,
+    how many there are in each equal share of the table's ranges of keys."""
+
+    name: str
+    compared: int
+    equal: int
+    kinds: Mapping[str, int]
+    places: Mapping[str, Sequence[int]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Outcome:
     """The findings of a job. `good`: nothing has to be repaired, and `findings` is empty."""
 
@@ -112,6 +124,7 @@ class Outcome:
     frames: Mapping[str, DataFrame] = field(default_factory=dict)  # more to keep as Parquet, by name
     charts: tuple[Chart, ...] = ()
     remarks: tuple[str, ...] = ()  # what the reader should know: sentences
+    tallies: tuple[TableTally, ...] = ()  # for the sites' pages; of jobs that compare tables
 
 
 class JobProgress(Protocol):

@@ -50,6 +50,14 @@ class AuditCalls(ABC):
         """The last of each job, and the last comparison that found both sites equal."""
         return self._run(calls.last_audits(site))
 
+    def audits(self, site: str | None = None) -> dict[str, Any]:
+        """The audits that run, and the last runs that `site` was notified of."""
+        return self._run(calls.audits(site))
+
+    def audit(self, audit: str, site: str | None = None) -> dict[str, Any]:
+        """One audit, with its report as far as the caller may see it. Raises NotFound."""
+        return self._run(calls.audit(audit, site))
+
 
 class AsyncAuditCalls(ABC):
     """Part of the asynchronous client."""
@@ -74,3 +82,9 @@ class AsyncAuditCalls(ABC):
 
     async def last_audits(self, site: str | None = None) -> dict[str, Any]:
         return await self._run(calls.last_audits(site))
+
+    async def audits(self, site: str | None = None) -> dict[str, Any]:
+        return await self._run(calls.audits(site))
+
+    async def audit(self, audit: str, site: str | None = None) -> dict[str, Any]:
+        return await self._run(calls.audit(audit, site))

@@ -252,6 +252,14 @@ def last_audits(site: str | None) -> TypedCall[dict[str, Any]]:
     return TypedCall(Call("GET", "/v1/audits/last", {"Accept": JSON}, site=site), _document)
 
 
+def audits(site: str | None) -> TypedCall[dict[str, Any]]:
+    return TypedCall(Call("GET", "/v1/audits", {"Accept": JSON}, site=site), _document)
+
+
+def audit(audit: str, site: str | None) -> TypedCall[dict[str, Any]]:
+    return TypedCall(Call("GET", f"/v1/audits/{quote(audit, safe='')}", {"Accept": JSON}, site=site), _document)
+
+
 def _barrier(name: str) -> str:
     return f"/v1/barriers/{quote(name, safe='')}"
 

@@ -191,12 +191,16 @@ class Pair:
             written = await sent("PUT", f"/v1/tables/flights/rows/UA,{number}", row)
         barrier = await sent("POST", "/v1/barriers", {"name": "audit-1"})
         dry_run = await sent("POST", "/v1/operations", {"kind": "degrade", "options": {}, "dry_run": True})
+        at = "2026-11-21T10:00:00Z"
+        run = {"id": "1-compare", "job": "compare", "started_at": at, "finished_at": at, "outcome": "good"}
+        audit = await sent("POST", "/v1/audits", run)
         self.known = {
             "table": ["flights", "orders"],
             "key": ["UA,1", "UA,2", "DL,1", "=VUE,3"],
             "receipt": [written["receipt"]],
             "operation_id": [dry_run["id"]],
             "name": [barrier["name"]],
+            "audit": [audit["id"], "2-compare"],
             "method": [
                 "follow",
                 "replicate",

@@ -32,10 +32,10 @@ from chaos.simulate.twins.steps import StepFailpoints, Stepped, Steps
 from chaos.simulate.twins.transport import Listening, Served, SimTransport, Wire
 from chaos.simulate.twins.watch import DfsWatch, Watch
 from gateway.api.api_context import ApiContext
+from gateway.audits.notes import AuditSettings
 from gateway.epoch.active_epoch import AvailableSettings
 from gateway.epoch.commit_rule import CommitSettings
 from gateway.http.app import build_app
-from gateway.service.audits import AuditSettings
 from gateway.service.http_settings import HttpSettings
 from gateway.service.port import SiteService
 from gateway.site.operations import SiteOperations

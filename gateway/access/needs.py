@@ -107,6 +107,10 @@ NEEDS: dict[Route, Need] = {
     ("POST", "/v1/backups/{target}:log"): Need("all_tables", ((AUDITOR,), (READER,))),
     ("POST", "/v1/audits"): _pair(AUDITOR),
     ("GET", "/v1/audits/last"): _pair(AUDITOR, OPERATOR),
+    ("GET", "/v1/audits"): _pair(AUDITOR, OPERATOR),
+    ("GET", "/v1/audits/{audit}"): _pair(AUDITOR, OPERATOR),  # keys in its report besides need `reader` on their table
+    ("PUT", "/v1/audits/{audit}/report"): _pair(AUDITOR),
+    ("PUT", "/v1/audits/{audit}/progress"): _pair(AUDITOR),
     ("POST", "/internal/v1/peer/{method}"): PEER,
     ("GET", "/ui"): IDENTITY,  # it shows each caller what the routes above would answer
     ("GET", "/ui/events"): IDENTITY,
@@ -123,5 +127,6 @@ NEEDS: dict[Route, Need] = {
     ("GET", "/ui/tables"): Need("some_table", ((READER, WRITER, ADMIN),)),
     ("GET", "/ui/tables/{table}"): Need("table", ((READER, WRITER, ADMIN),)),
     ("GET", "/ui/audits"): _pair(AUDITOR, OPERATOR),
+    ("GET", "/ui/audits/{audit}"): _pair(AUDITOR, OPERATOR),  # as the API's: keys need `reader` on their table
     ("GET", "/ui/log"): _pair(OPERATOR, AUDITOR),
 }

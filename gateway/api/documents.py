@@ -11,6 +11,8 @@ from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from gateway.audits.notes import AuditRun, PastRun
+from gateway.audits.running import RunningAudit
 from storage.log.record import BARRIER_NAME
 from storage.rows.schema import (
     COLUMNS_MAX,
@@ -23,6 +25,7 @@ from storage.rows.schema import (
     TypeName,
 )
 from switchover.operations.document import OperationDocument
+from twinlog.wire.audit_report import AuditReport
 
 Row = dict[str, Any]
 Version = Annotated[
@@ -199,6 +202,26 @@ class BarrierBody(Struct, forbid_unknown_fields=True):
     """A new barrier; the site makes its name of the time when the name is left out."""
 
     name: Annotated[str, Meta(pattern=rf"^{BARRIER_NAME}(?![\s\S])")] | None = None  # a `$` takes a newline
+
+
+class AuditList(Struct):
+    """The audits that run now, as they say themselves, and the last runs that this site was notified of, the newest first."""
+
+    running: list[RunningAudit]
+    past: list[PastRun]
+
+
+class AuditDocument(Struct):
+    """One audit. `run` null: it has not ended, as far as this site knows. `tables`: how many there were. `report` null: it sent
+    none, or this site keeps it no longer. `hidden_keys`: of differences in tables that the caller may not read. `progress`
+    null: it does not run, or has not reported since this site's start."""
+
+    id: str
+    run: AuditRun | None
+    tables: int
+    report: AuditReport | None
+    hidden_keys: int
+    progress: RunningAudit | None
 
 
 class BackupPoint(Struct, forbid_unknown_fields=True):

@@ -5,7 +5,11 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
+
 from gateway.api.documents import (
+    AuditDocument,
+    AuditList,
     BatchAnswer,
     HealthAnswer,
     KeptTableDocument,
@@ -18,8 +22,9 @@ from gateway.api.documents import (
     TrailWho,
     WriteAnswer,
 )
+from gateway.audits.notes import AuditRun, Audits, PastRun
+from gateway.audits.running import RunningAudit
 from gateway.epoch.commit_rule import CommitMode
-from gateway.service.audits import AuditRun, Audits
 from gateway.service.documents import (
     ActiveSite,
     AtRisk,
@@ -46,6 +51,7 @@ from switchover.preflight.checks import Check
 from switchover.preflight.preflight import ChecksDocument
 from switchover.register.port import PairState
 from switchover.roles.table import Role
+from twinlog.wire.audit_report import AuditReport, Progress
 
 # ---- bodies
 NEW_TABLE: dict[str, Any] = {
@@ -78,6 +84,20 @@ BACKUP_POINT = {"epoch": 3, "seq": 8123}
 NEW_AUDIT: dict[str, Any] = {
     "id": "20130101T050000-compare", "job": "compare", "barrier": "audit-1", "started_at": "2013-01-01T05:00:00Z",
     "finished_at": "2013-01-01T05:01:00Z", "outcome": "good", "differences": 0, "tables": ["flights"], "by": "ann@host",
+}
+NEW_REPORT: dict[str, Any] = {
+    "version": 1, "source": "a", "peer": "b", "tables_count": 1,
+    "tables": [{"name": "flights", "compared": 336_776, "equal": 336_775, "kinds": {"stale": 1}}],
+    "kinds": {"stale": 1}, "advice": {"stale": "A write was not applied there."}, "differences_count": 1,
+    "differences": [{
+        "kind": "stale", "table": "flights", "key": "UA,1545", "place": "", "source_version": "89173404839936000",
+        "peer_version": "89173404839935999",
+    }],
+    "places": [{"table": "flights", "kinds": {"stale": [0, 1, 0, 0]}}],
+    "stages": [{"name": "digests of a", "took_s": 21.5}], "pace": [{"at_s": 21.5, "rows": 336_776}],
+}
+NEW_PROGRESS: dict[str, Any] = {
+    "job": "compare", "phase": "digests of b", "elapsed_s": 32.5, "done": 336_776, "total": 673_552, "unit": "rows",
 }
 
 # ---- answers
@@ -172,5 +192,8 @@ RELOADED = ReloadDocument(
 LOG_LEVEL = {"level": "debug"}
 LOG_LEVEL_SET = ReloadDocument("a", [SettingChange("log.level", "info", "debug")])
 AUDITS = Audits({"compare": AUDIT}, AUDIT)
+_RUNNING = RunningAudit("20130102T050000Z-compare", msgspec.convert(NEW_PROGRESS, Progress), 1.5, "running")
+AUDIT_LIST = AuditList([_RUNNING], [PastRun(AUDIT, 1)])
+AUDIT_SHOWN = AuditDocument(AUDIT.id, AUDIT, 1, msgspec.convert(NEW_REPORT, AuditReport), 0, None)
 HEALTH = HealthAnswer("a", Role.ACTIVE, reads=True, writes=True, follows=False)
 METRICS = "twinlog_epoch 3.0\n"

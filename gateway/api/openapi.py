@@ -15,6 +15,8 @@ from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
 
 from gateway.api.documents import (
+    AuditDocument,
+    AuditList,
     BackupPoint,
     BarrierBody,
     BatchAnswer,
@@ -36,7 +38,7 @@ from gateway.api.documents import (
 from gateway.api.problem_document import Problem
 from gateway.api.problems import HTTP_PROBLEMS, PROBLEMS
 from gateway.api.request import IDEMPOTENCY_KEY_LENGTH_MAX, JSON
-from gateway.service.audits import AuditBody, AuditRun, Audits
+from gateway.audits.notes import AuditBody, AuditRun, Audits
 from gateway.service.documents import BarrierDocument, BarrierList, ClusterDocument, ReceiptDocument, ReloadDocument
 from gateway.table_figures.documents import TableFiguresDocument
 from storage.rows.schema import TableDocument
@@ -44,6 +46,7 @@ from switchover.monitor.views import SiteView
 from switchover.operations.document import OperationDocument
 from switchover.preflight.preflight import ChecksDocument
 from twinlog.problem_documents import TYPE_PREFIX
+from twinlog.wire.audit_report import ProgressBody, ReportBody
 
 PROBLEM = "application/problem+json"
 EVENTS = "text/event-stream"
@@ -69,11 +72,11 @@ _REF = "#/components/schemas/{name}"
 _STATUS_TITLES = {row.status: row.title for row in reversed(PROBLEMS.values())}
 _CODES = {row.status: kind.code for kind, row in reversed(PROBLEMS.items())}
 BODIES = (TableBody, TableChange, BatchBody, CheckBody, ConditionBody, OperationBody, LogLevelBody, BarrierBody, BackupPoint,
-    AuditBody)
+    AuditBody, ReportBody, ProgressBody)
 ANSWERS = (
     TableDocument, TableList, TableFiguresDocument, WriteAnswer, BatchAnswer, RowAnswer, PageAnswer, ReceiptDocument,
     ClusterDocument, OperationDocument, OperationList, ChecksDocument, SiteView, BarrierDocument, BarrierList, AuditRun, Audits,
-    HealthAnswer, TrailDocument, ReloadDocument, Problem,
+    HealthAnswer, AuditList, AuditDocument, TrailDocument, ReloadDocument, Problem,
 )
 
 

@@ -16,8 +16,9 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
+from gateway.audits.notes import AuditRun, Audits, PastRun
+from gateway.audits.running import RunningAudits
 from gateway.metrics.catalogue import Figures
-from gateway.service.audits import AuditRun, Audits, PastRun
 from gateway.service.documents import (
     BarrierDocument,
     BarrierList,
@@ -36,6 +37,7 @@ from switchover.monitor.views import Answers, SiteView
 from switchover.operations.document import OperationDocument
 from switchover.preflight.preflight import ChecksDocument
 from switchover.register.port import Mode
+from twinlog.wire.audit_report import AuditReport, Progress
 
 
 class Mutation(msgspec.Struct, frozen=True, gc=False):
@@ -219,6 +221,8 @@ class Backups(Protocol):
 
 
 class AuditLog(Protocol):
+    running: RunningAudits
+
     async def note(self, audit: AuditRun) -> None:
         """The note is durable when this returns."""
 
@@ -226,6 +230,17 @@ class AuditLog(Protocol):
 
     def past(self) -> list[PastRun]:
         """The last runs, the newest first."""
+
+    def run(self, audit: str) -> PastRun:
+        """Raises NotFound."""
+
+    def report(self, audit: str) -> AuditReport | None:
+        """Returns it with all keys: whoever shows it leaves out those that the caller may not see."""
+
+    async def keep_report(self, audit: str, report: AuditReport) -> None:
+        """The report is durable when this returns. Raises NotFound for a run that was not noted, InvalidInput."""
+
+    def progress(self, audit: str, progress: Progress) -> None: ...
 
 
 class Configuration(Protocol):

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Annotated
 
+from gateway.audits.notes import AuditSettings
 from gateway.epoch.active_epoch import ActiveSettings
-from gateway.service.audits import AuditSettings
 from gateway.service.http_settings import HttpSettings
 from gateway.service.tables import TableSettings
 from storage.engines.applying import BarrierLimits

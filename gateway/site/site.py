@@ -16,13 +16,13 @@ from typing import Any, NamedTuple
 
 import structlog
 
+from gateway.audits.notes import AuditNotes
 from gateway.backup.sending import BackupService
 from gateway.epoch.active_epoch import ENGINE_HOLDER, PEER_HOLDER, ActiveEpoch, RemoteReports
 from gateway.epoch.commit_rule import CommitMode
 from gateway.epoch.modes import PINNED, pinned
 from gateway.epoch.words import Words
 from gateway.service.admission import Admission
-from gateway.service.audits import AuditNotes
 from gateway.service.barriers import BarrierService
 from gateway.service.catalog import Catalog
 from gateway.service.histogram import Histogram

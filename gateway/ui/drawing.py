@@ -6,7 +6,7 @@ is, the same bytes for all of them; what nobody asked for during the last looks 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -14,7 +14,7 @@ import msgspec
 from gateway.api.routes.event_stream import frame_of
 from gateway.ui.watch import PairSeen
 
-Key = tuple[str, str, bool, bool]  # view, operation, whether the advice may be shown, whether changes may be made
+Key = tuple[Hashable, ...]  # whatever the drawing depends on, but for the look: also what the caller may see
 EVENT = "page"  # its name in the stream
 FORGOTTEN_LOOKS = 50
 

@@ -46,9 +46,9 @@ def _now(routes: APIRouter) -> None:
         return pages.page(request, "now.html", "Now", {"page": page, "is_advised": is_advised}, live={"view": "now"})
 
     @routes.get("/events")
-    async def events(request: Request, view: Text, operation: Text = "") -> Response:
+    async def events(request: Request, view: Text, operation: Text = "", audit: Text = "") -> Response:
         pages = pages_of(request)
-        live = Live(pages, caller_of(request), pages.sessions.number_of(request.scope["headers"]), view, operation)
+        live = Live(pages, caller_of(request), pages.sessions.number_of(request.scope["headers"]), view, operation, audit)
         return await frame_stream(request, live.follow())
 
 

@@ -11,12 +11,12 @@ from starlette.responses import Response
 
 from gateway.api.request import decoded_part
 from gateway.api.routes.common import caller_of, context_of
-from gateway.service.audits import PROVING_JOB, AuditRun
+from gateway.audits.notes import PROVING_JOB, AuditRun
 from gateway.table_figures.asking import figures_of, other_tables
 from gateway.ui.page_route import Text, pages_of
 from gateway.ui.pages import Pages
 from gateway.ui.views import table_size
-from gateway.ui.views.tables import rows_shown, table_path, table_rows, tables_found
+from gateway.ui.views.tables import rows_shown, start_of, table_path, table_rows, tables_found
 from storage.rows.schema import to_public
 
 Page = Annotated[int, Query(ge=1, le=1_000_000)]
@@ -48,19 +48,19 @@ def add_routes(routes: APIRouter) -> None:
         })
 
     @routes.get("/tables/{table}")
-    async def table(table: str, request: Request, start: Text = "", token: Token = "") -> Response:
+    async def table(table: str, request: Request, start: Text = "", key: Text = "", token: Token = "") -> Response:
         pages, context = pages_of(request), context_of(request)
         name = decoded_part(table)
         schema = context.codec(name).schema
         rows, figures = await asyncio.gather(
-            rows_shown(context, caller_of(request), name, start, token), figures_of(pages.service, schema)
+            rows_shown(context, caller_of(request), name, start_of(start, key), token), figures_of(pages.service, schema)
         )
         granted, hidden = table_size.is_granted(caller_of(request), name), table_size.NOT_GRANTED
         compared = _compared(pages, request)
         if compared is not None and name not in compared.tables:
             compared = None
         values: dict[str, Any] = {
-            "table": to_public(schema), "revision": schema.revision, "rows": rows, "start": start, "token": token,
+            "table": to_public(schema), "revision": schema.revision, "rows": rows, "start": start, "key": key, "token": token,
             "path": table_path(name), "figures": figures, "own_size": table_size.holds(figures.size) if granted else hidden,
             "other_size": table_size.holds(figures.other.size) if granted else hidden,
             "schema_at_both": table_size.schema(figures), "compared": table_size.comparison(compared),

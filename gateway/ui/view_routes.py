@@ -10,9 +10,11 @@ from fastapi import APIRouter, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
+from gateway.api.request import decoded_part
+from gateway.api.routes.common import caller_of
 from gateway.ui.looks import Epochs
 from gateway.ui.page_route import pages_of
-from gateway.ui.views.audits import audits_page
+from gateway.ui.views.audit_values import audit_values, audits_values
 from gateway.ui.views.history import epoch_rows, operation_rows
 from gateway.ui.views.logs import SiteLogs, site_logs
 from gateway.ui.watch import PairSeen
@@ -39,6 +41,8 @@ def _last(known: Epochs) -> int:
 
 
 def add_routes(routes: APIRouter) -> None:
+    _audits(routes)
+
     @routes.get("/history")
     async def history(request: Request) -> Response:
         pages = pages_of(request)
@@ -61,13 +65,6 @@ def add_routes(routes: APIRouter) -> None:
             "has_times": all(row.since != "unknown" for row in rows),
         })
 
-    @routes.get("/audits")
-    async def audits(request: Request) -> Response:
-        pages = pages_of(request)
-        service = pages.service
-        audits, now_ms = service.audits, service.cluster.document().now_ms
-        found = audits_page(audits.all(), audits.past(), service.barriers.all(), now_ms)
-        return pages.page(request, "audits.html", "Audits", {"found": found})
 
     @routes.get("/log")
     async def log(request: Request) -> Response:
@@ -78,3 +75,17 @@ def add_routes(routes: APIRouter) -> None:
         told = SiteLogs(seen.other, other.message) if isinstance(other, TwinlogError) else site_logs(other)
         shown = sorted((site_logs(own), told), key=lambda one: one.site)
         return pages.page(request, "log.html", "Log", {"logs": shown})
+
+
+def _audits(routes: APIRouter) -> None:
+    @routes.get("/audits")
+    async def audits(request: Request) -> Response:
+        pages = pages_of(request)
+        return pages.page(request, "audits.html", "Audits", audits_values(pages.service), live={"view": "audits"})
+
+    @routes.get("/audits/{audit}")
+    async def audit(request: Request, audit: str) -> Response:
+        pages, name = pages_of(request), decoded_part(audit)
+        values = audit_values(pages.service, name, caller_of(request).grants)
+        live = {"view": "audit", "audit": name} if values["running"] is not None else None
+        return pages.page(request, "audit.html", f"Audit {name[:60]}", values, live=live)

@@ -22,15 +22,18 @@ from typing import TYPE_CHECKING, Any, cast
 
 from spark_jobs.audit.gateways import HELD_DEADLINE_S, Gateways
 from spark_jobs.audit.progress import Steps
+from spark_jobs.audit.reporting import reporting
 from spark_jobs.audit.session import in_words, own_session
 from spark_jobs.audit.sites import AuditedPair
 from spark_jobs.audit.stopping import stopping, undisturbed
-from spark_jobs.job import Barrier, Chart, Job, JobRequest, Outcome
+from spark_jobs.audit.telling import note_of, report_of
+from spark_jobs.job import Barrier, Chart, Job, JobRequest, Outcome, TableTally
 from spark_jobs.report.advice import advice_for
 from spark_jobs.report.folder import FINDINGS, REPORT, SPARK_LOG, AuditFolder, first_findings
 from spark_jobs.report.page import ROWS_MAX, render
 from twinlog.errors import InvalidInput, TwinlogError, Unavailable, reason, words
 from twinlog.sites import who
+from twinlog.wire.audit_report import DIFFERENCES_MAX
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -117,15 +120,15 @@ def perform(plan: AuditPlan, steps: Steps, session: OpenSession = own_session) -
         with stopping(), closing(Gateways(plan.pair.sites)) as gateways:
             work = _Work(plan, folder, gateways, steps, session)
             try:
-                with steps.shown():
+                with reporting(plan.pair.sites, plan.id, plan.job, steps), steps.shown():
                     work.run()
             except TwinlogError as error:
                 work.fail(error)
             except Exception as error:  # Spark's and Py4J's, or a defect: never an audit taken for good
-                work.fail(_told(error))
+                work.fail(_told(error), is_own=False)
             with undisturbed():
                 path = work.end(started, time.monotonic() - began_s)
-                return Ended(path, work.summary, gateways.tell(_told_to_sites(work.summary)))
+                return Ended(path, work.summary, work.tell())
     except BaseException:
         folder.discard()
         raise
@@ -139,6 +142,9 @@ class _Work:
     ) -> None:
         self.plan, self.folder, self.gateways, self.steps, self.session = plan, folder, gateways, steps, session
         self.charts: tuple[Chart, ...] = ()
+        self.tallies: tuple[TableTally, ...] = ()
+        self.sample: list[dict[str, Any]] = []  # the first findings, for the sites
+        self.is_own_error = True  # of an error: its message is twinlog's own
         self.summary: dict[str, Any] = {
             "id": plan.id, "job": plan.job, "pair": plan.pair.name, "outcome": "failed", "error": None, "findings": 0,
             "kinds": {}, "advice": {}, "counters": {}, "tables": list(plan.tables), "remarks": [], "barrier": None,
@@ -201,15 +207,18 @@ class _Work:
             tables=list(outcome.tables), remarks=list(outcome.remarks), kinds=kinds,
             advice=advice_for(self.plan.job, kinds),
         )
-        self.charts = outcome.charts
+        self.charts, self.tallies = outcome.charts, outcome.tallies
+        self.sample = first_findings(self.folder.part, DIFFERENCES_MAX)
 
-    def fail(self, error: TwinlogError) -> None:
+    def fail(self, error: TwinlogError, *, is_own: bool = True) -> None:
+        self.tallies, self.sample, self.is_own_error = (), [], is_own
         self.summary.update(
             outcome="failed", error={"code": error.code, "message": error.message}, findings=0, kinds={}, counters={}, files=[]
         )
 
     def end(self, started: datetime, took_s: float) -> Path:
         """The last files of the folder, and its name. Raises Unavailable."""
+        self.steps.end_stage()
         self.summary.update(
             started_at=_rfc3339(started), finished_at=_rfc3339(datetime.now(UTC)), took_s=round(took_s, 3)
         )
@@ -226,18 +235,15 @@ class _Work:
                 "make room, or give another --out or --audits"
             )
             self.fail(unwritten)
-            self.gateways.tell(_told_to_sites(self.summary))
+            self.tell()
             raise unwritten from error
 
-
-def _told_to_sites(summary: Mapping[str, Any]) -> dict[str, Any]:
-    """The body of POST /v1/audits."""
-    barrier = summary["barrier"]
-    return {
-        "id": summary["id"], "job": summary["job"], "barrier": barrier["name"] if barrier else None,
-        "started_at": summary["started_at"], "finished_at": summary["finished_at"], "outcome": summary["outcome"],
-        "differences": summary["findings"], "tables": summary["tables"], "by": summary["by"],
-    }
+    def tell(self) -> dict[str, str]:
+        """Reports the end to both sites. Returns site -> error of each that did not answer."""
+        report = report_of(
+            self.summary, self.sample, self.tallies, self.steps.stages, self.steps.pace, is_own_error=self.is_own_error
+        )
+        return self.gateways.tell(note_of(self.summary), report)
 
 
 @contextmanager

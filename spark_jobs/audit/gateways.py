@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
+
+import msgspec
 
 from spark_jobs.audit.stopping import undisturbed
 from spark_jobs.job import Barrier, SiteSource
 from twinlog.errors import Conflict, NotActive, NotFound, Refused, TwinlogError, Unavailable
 from twinlog.sites import Sites
+from twinlog.wire.audit_report import AuditReport
 
 HELD_DEADLINE_S = 120.0
 LOOK_S = 20.0  # a site under load may take its time for an audit
@@ -104,15 +107,21 @@ class Gateways:
                 failed[site] = error.message
         return failed
 
-    def tell(self, audit: Mapping[str, Any]) -> dict[str, str]:
+    def tell(self, audit: Mapping[str, Any], report: AuditReport) -> dict[str, str]:
         """Reports to both sites how an audit ended. Returns site -> error of each site that did not answer."""
         failed = {}
         for site in self.sites:
             try:
                 self._gateways.ask(site, "POST", "/v1/audits", audit)
+                self._send_report(site, str(audit["id"]), report)
             except TwinlogError as error:
                 failed[site] = error.message
         return failed
+
+    def _send_report(self, site: str, audit: str, report: AuditReport) -> None:
+        """A site of an older release has no place for it, and has the note."""
+        with suppress(NotFound):
+            self._gateways.ask(site, "PUT", f"/v1/audits/{audit}/report", msgspec.to_builtins(report))
 
     def _set_barrier(self, source: str, name: str) -> dict[str, Any]:
         try:

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LOOK_S = 0.5
+STEPS_MAX = 200  # that are kept: a wait for a barrier has one for each look
 LINE_S = 15.0  # between two plain lines of one step
 
 
@@ -31,15 +33,30 @@ class _Eta(TimeRemainingColumn):
         return Text("ETA ", style="dim") + super().render(task) if task.time_remaining else Text()
 
 
+@dataclass(frozen=True, slots=True)
+class StepsNow:
+    """The present step; `done` of `total` of its rows, or of Spark's tasks. None: not known."""
+
+    what: str
+    elapsed_s: float
+    done: int | None
+    total: int | None
+    is_rows: bool
+
+
 class Steps:
-    """The Progress of job.py: what is being done, and by figures how much of it."""
+    """The Progress of job.py: what is being done, and by figures how much of it. `stages`: the steps that ended, with how long
+    each took; `pace`: how many rows had been looked at when, in seconds since the beginning."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
         self._lock = threading.Lock()
         self._what = ""
-        self._since_s = self._told_s = time.monotonic()
+        self._began_s = self._since_s = self._told_s = time.monotonic()
         self._rows: tuple[int, int | None] | None = None
+        self._tasks = (0, 0)
+        self.stages: list[tuple[str, float]] = []
+        self.pace: list[tuple[float, int]] = []
         self._bar = Progress(
             SpinnerColumn(), TextColumn("{task.description}"), BarColumn(24), TextColumn("{task.fields[figures]}"),
             TimeElapsedColumn(), _Eta(), console=console, transient=True, refresh_per_second=4,
@@ -52,8 +69,9 @@ class Steps:
             if what == self._what:
                 return
         self._end_step()
+        self.end_stage()
         with self._lock:
-            self._what, self._rows = what, None
+            self._what, self._rows, self._tasks = what, None, (0, 0)
             self._since_s = self._told_s = time.monotonic()
         if self._bar is not None and self._task is not None:
             self._bar.reset(self._task, total=None, description=escape(what), figures="")
@@ -64,15 +82,31 @@ class Steps:
         if self._what and self._bar is not None:
             self._bar.console.print(f"  [green]✓[/] {escape(self._what)} [dim]{time.monotonic() - self._since_s:.1f} s[/]")
 
+    def end_stage(self) -> None:
+        """Keeps how long the present step took, up to now."""
+        with self._lock:
+            if self._what and len(self.stages) < STEPS_MAX:
+                self.stages.append((self._what, time.monotonic() - self._since_s))
+
+    def now(self) -> StepsNow:
+        with self._lock:
+            elapsed_s, (done, total) = time.monotonic() - self._began_s, self._rows or self._tasks
+            known = self._rows is not None or total
+            return StepsNow(
+                self._what or "beginning", elapsed_s, done if known else None, total or None, self._rows is not None
+            )
+
     def rows(self, done: int, total: int | None = None) -> None:
         with self._lock:
             self._rows = (done, total)
+            self.pace.append((time.monotonic() - self._began_s, done))
         self.look(0, 0)
 
     def look(self, done: int, total: int) -> None:
         """So many of Spark's tasks are done; `total` 0: none is known of."""
         with self._lock:
             what, rows = self._what, self._rows
+            self._tasks = (done, total) if total else self._tasks
             figures, completed, goal = _figures(rows, done, total, time.monotonic() - self._since_s)
             late = self._bar is None and figures and time.monotonic() - self._told_s > LINE_S
             if late:

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.compare.checks import Chosen, check_moments, choose
-from spark_jobs.compare.ranges import RANGES, Counts, RangePair, check_explained, counters, digested, lines, paired
+from spark_jobs.compare.ranges import RANGES, Counts, RangePair, check_explained, counters, digested, lines, paired, tallies
 from spark_jobs.compare.rows import DIFFERENCES, EXTRA_TABLE, KINDS, MISSING_TABLE, differing_rows, shown_rows
 from spark_jobs.job import FORMAT, Chart, JobProgress, JobRequest, Outcome, Series, SiteSource
 from spark_jobs.snapshots.dividing import pieces_of
@@ -64,6 +64,7 @@ def run(spark: SparkSession, request: JobRequest, progress: JobProgress) -> Outc
         tables=tuple(names.values()),
         frames={"ranges": spark.createDataFrame(lines(pairs, counts, names), RANGES)},
         charts=charts(pairs, counts, names),
+        tallies=tallies(pairs, counts, names),
         remarks=tuple(f"table {name} is not replicated (local), and was not compared" for name in chosen.local),
     )
 

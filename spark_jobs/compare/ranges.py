@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import pyarrow as pa  # type: ignore[import-untyped]
 
 from spark_jobs.compare.rows import DAMAGED, EXTRA, KINDS, MISSING, STALE
+from spark_jobs.job import TableTally
 from spark_jobs.snapshots.snapshot import KeyRange
 from twinlog.errors import EngineFailed
 
@@ -88,6 +89,25 @@ def counters(pairs: Sequence[RangePair], counts: Counts) -> dict[str, int]:
         "STALE": sums[STALE], "DAMAGED": sums[DAMAGED],
         "RANGES": len(pairs), "RANGES_DIFFERENT": sum(not pair.equal for pair in pairs),
     }
+
+
+def tallies(pairs: Sequence[RangePair], counts: Counts, names: Mapping[int, str]) -> tuple[TableTally, ...]:
+    """Each table's rows that were compared, which are those of either site, and where those lie that differ."""
+    ranges: dict[int, int] = dict.fromkeys(names, 0)
+    equal, compared = dict(ranges), dict(ranges)
+    for pair in pairs:
+        table, (missing, extra, stale, damaged) = pair.range.table, _of(pair, counts)
+        ranges[table] += 1
+        equal[table] += pair.source_rows - missing - stale - damaged
+        compared[table] += pair.source_rows + extra
+    sums = {table: dict.fromkeys(KINDS, 0) for table in names}
+    places = {table: {kind: [0] * ranges[table] for kind in KINDS} for table, number, kind in counts}
+    for (table, number, kind), count in counts.items():
+        sums[table][kind] += count
+        places[table][kind][number] += count
+    return tuple(
+        TableTally(name, compared[table], equal[table], sums[table], places.get(table, {})) for table, name in names.items()
+    )
 
 
 def lines(pairs: Iterable[RangePair], counts: Counts, names: Mapping[int, str]) -> list[tuple[object, ...]]:

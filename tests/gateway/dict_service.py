@@ -15,8 +15,8 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from gateway.audits.notes import AuditNotes
 from gateway.service.as_of import ScanSnapshots
-from gateway.service.audits import AuditNotes
 from gateway.service.barriers import BarrierService
 from gateway.service.catalog import Catalog
 from gateway.service.conditions import Refusals, check_same_request, checks_of

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from gateway.service.audits import AuditSettings
+from gateway.audits.notes import AuditSettings
 from gateway.service.http_settings import HttpSettings
 from gateway.service.port import SiteService
 from gateway.site.looks import SiteLooks

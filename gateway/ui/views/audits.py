@@ -1,7 +1,7 @@
 """The view *Audits*: the runs that this site was notified of, and the snapshots that are kept for audits.
 
-What always holds: what a gateway was not notified of is not known here; each site keeps its own notes. An audit's whole page,
-with its plots and differences, is in the folder that it wrote, on the machine where it ran.
+What always holds: what a gateway was not notified of is not known here; each site keeps its own notes. All differences, with
+their rows, are in the folder that an audit wrote, on the machine where it ran.
 """
 
 from __future__ import annotations
@@ -9,23 +9,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gateway.service.audits import AuditRun, Audits, PastRun
+from gateway.audits.notes import AuditRun, Audits, PastRun
+from gateway.audits.running import RunningAudit
 from gateway.service.documents import BarrierList
 from gateway.ui import words
-
-_LEVELS = {"good": "ok", "bad": "bad", "failed": "warn"}
-_VERDICTS = {
-    ("compare", "good"): "both sites are equal", ("compare", "bad"): "the sites differ",
-    ("log-audit", "good"): "the logs are sound", ("log-audit", "bad"): "the logs have faults",
-    ("repair", "good"): "every row was repaired",
-    ("repair", "bad"): "rows are left to repair", ("replay", "good"): "the new storage is made",
-    ("reconcile", "good"): "nothing that was put aside is lost", ("reconcile", "bad"): "rows that were put aside are lost",
-}
+from gateway.ui.views.audit import LEVELS, RunningShown, audit_path, running_shown, took, verdict, when
 
 
 @dataclass(frozen=True, slots=True)
 class AuditRow:
+    """`path`: of its page; empty: it has none."""
+
     id: str
+    path: str
     job: str
     level: str
     verdict: str
@@ -51,19 +47,22 @@ class AuditsPage:
     """`level`, `headline`: by the newest comparison that could be done, never by an older one that was good."""
 
     rows: tuple[AuditRow, ...]
+    running: tuple[RunningShown, ...]
     level: str
     headline: str
     barriers: tuple[BarrierRow, ...]
 
 
-def audits_page(audits: Audits, past: Sequence[PastRun], barriers: BarrierList, now_ms: int) -> AuditsPage:
+def audits_page(
+    audits: Audits, past: Sequence[PastRun], running: Sequence[RunningAudit], barriers: BarrierList, now_ms: int
+) -> AuditsPage:
     """The last run of a job stands in the list also where a release before it, which kept no list, was notified of it."""
     runs = {one.id: (one, len(one.tables)) for one in audits.last.values()}
     runs |= {one.run.id: (one.run, one.tables) for one in past}
-    rows = tuple(_row(*one) for one in sorted(runs.values(), key=lambda one: one[0].finished_at, reverse=True))
+    rows = tuple(_row(*one, now_ms) for one in sorted(runs.values(), key=lambda one: one[0].finished_at, reverse=True))
     level, headline = _headline(audits, rows, now_ms)
     held = tuple(BarrierRow(one.name, one.seq, one.epoch, one.taken_at, one.expires_at) for one in barriers.barriers)
-    return AuditsPage(rows, level, headline, held)
+    return AuditsPage(rows, tuple(map(running_shown, running)), level, headline, held)
 
 
 def _headline(audits: Audits, rows: Sequence[AuditRow], now_ms: int) -> tuple[str, str]:
@@ -77,11 +76,10 @@ def _headline(audits: Audits, rows: Sequence[AuditRow], now_ms: int) -> tuple[st
     return "ok", f"Both sites were found equal {ago} ago, by {good.id}"
 
 
-def _row(one: AuditRun, tables_count: int) -> AuditRow:
-    took_s = (one.finished_at - one.started_at).total_seconds()
+def _row(one: AuditRun, tables_count: int, now_ms: int) -> AuditRow:
     tables = ", ".join(one.tables[:8]) + (f" and {tables_count - 8} more" if tables_count > 8 else "")
     return AuditRow(
-        one.id, one.job, _LEVELS[one.outcome], _VERDICTS.get((one.job, one.outcome), "it could not be done"),
-        None if one.outcome == "failed" else one.differences, tables, one.finished_at.strftime("%Y-%m-%d %H:%M:%S"),
-        words.duration(max(0.0, took_s)), one.by, one.barrier or "",
+        one.id, audit_path(one.id), one.job, LEVELS[one.outcome], verdict(one),
+        None if one.outcome == "failed" else one.differences, tables, when(one.finished_at, now_ms), took(one), one.by,
+        one.barrier or "",
     )

@@ -9,7 +9,7 @@ from msgspec import to_builtins
 
 from gateway.access.caller import Caller
 from gateway.access.needs import NEEDS
-from gateway.service.audits import AuditRun
+from gateway.audits.notes import AuditRun
 from gateway.table_figures.documents import OtherTableDocument, TableFiguresDocument, TableSizeDocument
 from gateway.ui import words
 from twinlog.cli.table_figures import bytes_words, held_words, rows_words, schema_words, standing_words

@@ -18,7 +18,7 @@ from gateway.access.grants import READER, knowing
 from gateway.api.api_context import ApiContext
 from gateway.api.row_calls import moment_of_read
 from gateway.api.scans import ScanParameters, plan_scan, read_page
-from gateway.service.audits import AuditRun
+from gateway.audits.notes import AuditRun
 from gateway.table_figures.documents import UNKNOWN_SIZE, OtherTableDocument, OtherTables, TableSizeDocument
 from gateway.ui import words
 from gateway.ui.views import table_size
@@ -114,8 +114,13 @@ class RowsShown:
     problem: str
 
 
+def start_of(typed: str, key: str) -> str:
+    """Returns the key to begin with as a path has it: what somebody typed, or else `key`, which is written so already."""
+    return ",".join(part_to_path(part.strip()) for part in typed.split(",")) if typed else key
+
+
 async def rows_shown(context: ApiContext, caller: Caller, name: str, start: str, token: str) -> RowsShown | None:
-    """Returns the rows from key `start` on; None where the caller may not read them."""
+    """Returns the rows from key `start` on, which is as a path has it; None where the caller may not read them."""
     if not caller.grants.on(READER, name):
         return None
     codec = context.codec(name)
@@ -123,7 +128,7 @@ async def rows_shown(context: ApiContext, caller: Caller, name: str, start: str,
     try:
         moment = moment_of_read(context)
         scan = plan_scan(codec, ScanParameters(
-            start=_as_path(start) if start else None, limit=ROWS_SHOWN, page_token=token or None,
+            start=start or None, limit=ROWS_SHOWN, page_token=token or None,
         ), moment)
         found, following = await read_page(context, codec, scan)
     except TwinlogError as error:
@@ -140,11 +145,6 @@ async def rows_shown(context: ApiContext, caller: Caller, name: str, start: str,
         columns, tuple(tuple(cell(row.get(column)) for column in columns) for row in rows),
         tuple(words.moment(row.version >> 16) for row in found), following or "", stale, "",
     )
-
-
-def _as_path(typed: str) -> str:
-    """The key as a path has it: its parts are joined by commas, as typed."""
-    return ",".join(part_to_path(part.strip()) for part in typed.split(","))
 
 
 def cell(value: Any) -> str:

@@ -73,6 +73,7 @@ EXPECTED: dict[tuple[str, str], tuple[set[str], str]] = {  # who may; the grant 
     ("GET", "/ui/tables"): (_SOME_TABLE | {"elsewhere"}, "reader"),
     ("GET", "/ui/tables/{table}"): (_SOME_TABLE, "reader:flights"),
     ("GET", "/ui/audits"): ({OPERATOR, AUDITOR}, AUDITOR),
+    ("GET", "/ui/audits/{audit}"): ({OPERATOR, AUDITOR}, AUDITOR),
     ("GET", "/ui/log"): ({OPERATOR, AUDITOR}, OPERATOR),
     ("POST", "/v1/barriers"): ({AUDITOR}, AUDITOR),
     ("GET", "/v1/barriers"): ({AUDITOR}, AUDITOR),
@@ -82,6 +83,10 @@ EXPECTED: dict[tuple[str, str], tuple[set[str], str]] = {  # who may; the grant 
     ("POST", "/v1/backups/{target}:log"): (set(), AUDITOR),
     ("POST", "/v1/audits"): ({AUDITOR}, AUDITOR),
     ("GET", "/v1/audits/last"): ({AUDITOR, OPERATOR}, AUDITOR),
+    ("GET", "/v1/audits"): ({AUDITOR, OPERATOR}, AUDITOR),
+    ("GET", "/v1/audits/{audit}"): ({AUDITOR, OPERATOR}, AUDITOR),
+    ("PUT", "/v1/audits/{audit}/report"): ({AUDITOR}, AUDITOR),
+    ("PUT", "/v1/audits/{audit}/progress"): ({AUDITOR}, AUDITOR),
     ("POST", "/internal/v1/peer/{method}"): (set(), "replicator"),
 }
 BODIES: dict[tuple[str, str], Any] = {("POST", "/v1/tables"): {**FLIGHTS, "name": "other"}}
@@ -97,7 +102,7 @@ def _routes() -> set[tuple[str, str]]:
 
 def _path(route: str) -> str:
     for name, value in (("table", "flights"), ("key", "UA,1"), ("name", "b1"), ("operation_id", "op-1"), ("method", "status"),
-                        ("receipt", "r1"), ("target", "0" * 16)):
+                        ("receipt", "r1"), ("target", "0" * 16), ("audit", "1-compare")):
         route = route.replace(f"{{{name}}}", value)
     return route + ("?for=failover" if route == "/v1/checks" else "")
 

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from gateway.service.audits import AUDITS, AuditNotes, AuditRun
+from gateway.audits.notes import AUDITS, AuditNotes, AuditRun
 from storage.clock import Clock
 from storage.engines.memory.engine import MemoryEngine
 from tests.gateway.door_client import DoorClient
@@ -115,6 +115,10 @@ def test_the_client_asks_either_site() -> None:
             client.barriers("c")
         assert client.note_audit(AUDIT, "b") == AUDIT
         assert client.last_audits("b")["last_good_compare"] == AUDIT
+        assert [one["run"] for one in client.audits("b")["past"]] == [AUDIT]
+        assert client.audit("1", "b")["run"] == AUDIT
+        with pytest.raises(NotFound):
+            client.audit("2", "b")
 
 
 async def test_the_asynchronous_client_does_too() -> None:
@@ -127,3 +131,4 @@ async def test_the_asynchronous_client_does_too() -> None:
             assert await client.barriers() == []
             await client.note_audit(AUDIT)
             assert (await client.last_audits())["last"]["compare"] == AUDIT
+            assert (await client.audit("1"))["run"] == (await client.audits())["past"][0]["run"] == AUDIT

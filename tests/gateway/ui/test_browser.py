@@ -11,6 +11,7 @@ import re
 import signal
 import threading
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +26,13 @@ from tests.needs import need_program
 from tests.processes import wait_for
 from tools.sources import ROOT
 from twinlog import Client
+from twinlog.key_text import part_to_path
 
 pytestmark = [pytest.mark.pair, pytest.mark.long]
 SHOTS = ROOT / "out" / "page"
 VIEWS = {
     "now": "/ui", "change": "/ui/change?kind=switchover", "history": "/ui/history", "tables": "/ui/tables",
-    "table": "/ui/tables/orders", "audits": "/ui/audits", "log": "/ui/log",
+    "table": "/ui/tables/orders", "audits": "/ui/audits", "audit": "/ui/audits/1-compare", "log": "/ui/log",
 }
 SIZES = {320: 800, 1920: 1080, 3840: 2160}
 AXE_UP_TO = 1920  # wider, the page has the same elements in the same colours
@@ -63,14 +65,46 @@ TABLE = {
 }
 
 
+KINDS = ("missing", "extra", "stale", "damaged")
+KEY = "<b>one</b>\u202e"
+
+
+def _note(base: str, audit: str) -> None:
+    """A comparison that found four kinds of differences has ended, and its report follows."""
+    now = datetime.now(UTC).isoformat()
+    run = {"id": audit, "job": "compare", "started_at": now, "finished_at": now, "outcome": "bad", "differences": 40,
+           "tables": ["orders"], "by": "ann"}
+    report = {
+        "version": 1, "source": "a", "peer": "b", "tables_count": 1, "kinds": dict.fromkeys(KINDS, 10),
+        "tables": [{"name": "orders", "compared": 100, "equal": 60, "kinds": dict.fromkeys(KINDS, 10)}],
+        "advice": {"stale": "Read it with `twinlog log cat`."}, "differences_count": 40,
+        "differences": [
+            {"kind": kind, "table": "orders", "key": part_to_path(KEY), "place": "", "source_version": "7",
+             "peer_version": None} for kind in KINDS
+        ],
+        "places": [{"table": "orders", "kinds": {kind: [0, number, 10 - number] for number, kind in enumerate(KINDS)}}],
+        "stages": [{"name": "digests of a", "took_s": 3.0}, {"name": "digests of b", "took_s": 2.0}],
+        "pace": [{"at_s": 3.0, "rows": 100}, {"at_s": 5.0, "rows": 200}], "counters": {"GOODROWS": 60},
+    }
+    for method, path, body in (("POST", "/v1/audits", run), ("PUT", f"/v1/audits/{audit}/report", report)):
+        httpx.request(method, base + path, json=body, timeout=30, trust_env=False).raise_for_status()
+
+
+def _progress(base: str, audit: str, done: int) -> None:
+    body = {"job": "compare", "phase": "digests of b", "elapsed_s": 3.0, "done": done, "total": 200}
+    path = f"{base}/v1/audits/{audit}/progress"
+    httpx.put(path, json=body, timeout=30, trust_env=False).raise_for_status()
+
+
 @pytest.fixture(scope="module")
 def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
     with Pair(tmp_path_factory.mktemp("page") / "demo") as pair:
         created = httpx.post(f"{_active(pair)}/v1/tables", json=TABLE, timeout=30, trust_env=False)
         assert created.status_code == 201, created.text
         with Client(_address(pair)) as client:
-            client.put("orders", "<b>one</b>\u202e", {"note": "\x07 & <script>"})
+            client.put("orders", KEY, {"note": "\x07 & <script>"})
             client.put("orders", "long", {"note": "words of a note " * 20})
+        _note(_active(pair), "1-compare")
         yield pair
 
 
@@ -216,6 +250,32 @@ def test_what_tables_hold_and_how_they_stand_at_the_other_site(live: Pair, page_
         page.set_viewport_size({"width": width, "height": height})
         assert _axe(page) == []
         _shot(page, f"table-large-{width}")
+
+
+def test_an_audit_is_followed_to_its_result_and_leads_to_its_rows(live: Pair, page_at: Callable[..., Page]) -> None:
+    page, base = page_at(), _active(live)
+    page.goto(f"{base}/ui/audits")
+    expect(page.locator("[data-stream]")).to_have_text("live")
+    _progress(base, "2-compare", 50)
+    page.get_by_role("link", name="2-compare").click()
+    expect(page.get_by_label("Progress of 2-compare")).to_contain_text("50 of 200 rows (25 %)")
+    _progress(base, "2-compare", 150)
+    expect(page.get_by_role("progressbar")).to_have_attribute("value", "150")
+    assert _axe(page) == []
+    _shot(page, "audit-running")
+    _note(base, "2-compare")
+    expect(page.get_by_label("Result")).to_contain_text("The sites differ: 40 differences")
+    expect(page.get_by_role("progressbar")).to_have_count(0)
+    plot = page.locator("svg.bars")
+    expect(plot).to_have_attribute("aria-label", re.compile("40 differences of orders in 2 of 3 shares"))
+    height = plot.bounding_box()["height"]  # type: ignore[index]
+    assert all(0 < bar["height"] <= height for bar in plot.locator("rect").evaluate_all(
+        "all => all.map(one => one.getBoundingClientRect().toJSON())"))
+    page.locator("summary").first.focus()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("region", name="Differences of orders by share")).to_contain_text("33 to 66 %")
+    page.get_by_role("region", name="The first differences").get_by_role("link").first.click()
+    expect(page.locator("table.data tbody tr").first).to_contain_text("<b>one</b>\\u202e")
 
 
 class _Load:

@@ -14,12 +14,17 @@ from gateway.api.examples import NEW_AUDIT
 from gateway.ui.rendering import ASSETS
 from switchover.preflight.preflight import ChecksDocument
 from tests.gateway.access.rig import GuardedDoor, guarded_door
+from tests.gateway.audits.test_audits_over_http import AUDIT, PROGRESS, REPORT
 from tests.gateway.dict_service import DictService
 from tests.gateway.door_client import FLIGHTS, DoorClient
 from tests.gateway.ui.ui_rig import look, text_of
 from twinlog.errors import PeerError
 
 HTML = {"accept": "text/html"}
+AUDITED = (
+    ("POST", "/v1/audits", AUDIT), ("PUT", "/v1/audits/1-compare/report", REPORT),
+    ("PUT", "/v1/audits/2-compare/progress", PROGRESS),
+)
 VIEWS = (
     "/ui", "/ui/change", "/ui/change?kind=switchover", "/ui/history", "/ui/tables", "/ui/tables/flights", "/ui/audits",
     "/ui/log",
@@ -37,9 +42,11 @@ def form_of(answer: httpx.Response) -> str:
     return found[1]
 
 
-@pytest.mark.parametrize("path", VIEWS)
+@pytest.mark.parametrize("path", [*VIEWS, "/ui/audits/1-compare", "/ui/audits/2-compare"])
 async def test_each_view_and_its_policy(served: DoorClient, path: str) -> None:
     _lively(served.service)
+    for method, there, body in AUDITED:
+        assert (await served.http.request(method, there, json=body)).is_success
     answer = await served.http.get(path, headers=HTML)
     assert answer.status_code == 200, answer.text
     policy = answer.headers["content-security-policy"]

@@ -28,6 +28,10 @@ class StubSite:
         self.barriers: dict[str, dict[str, Any]] = {}
         self.released: list[str] = []
         self.audits: list[dict[str, Any]] = []
+        self.reports: list[dict[str, Any]] = []
+        self.progress: list[dict[str, Any]] = []
+        self.is_older = False  # of a release that knows neither
+        self.refused = 0
         site = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -48,7 +52,7 @@ class StubSite:
                 self.end_headers()
                 self.wfile.write(content)
 
-            do_GET = do_POST = do_DELETE = _answer
+            do_GET = do_POST = do_PUT = do_DELETE = _answer
 
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.server.daemon_threads = True
@@ -81,6 +85,12 @@ class StubSite:
             self.audits.append(body)
             return 201, {}
         name = path.rpartition("/")[2]
+        if method == "PUT" and self.is_older:
+            self.refused += 1
+            return 404, {"detail": "there is no such path"}
+        if method == "PUT":
+            (self.reports if name == "report" else self.progress).append(body)
+            return 204, {}
         if method == "DELETE":
             self.released.append(name)
             return (204, {}) if self.barriers.pop(name, None) else (404, {})

@@ -13,8 +13,10 @@ from spark_jobs.audit.gateways import Gateways
 from spark_jobs.audit.stopping import stopping
 from tests.spark_jobs.audit.stub_sites import StubPair
 from twinlog.errors import Conflict, PeerError, Refused, TwinlogError, Unavailable
+from twinlog.wire.audit_report import AuditReport
 
 NAME = "audit-1"
+REPORT = AuditReport(version=1)
 
 
 @pytest.fixture
@@ -155,7 +157,8 @@ def test_an_answer_that_is_no_gateways(pair: StubPair, gateways: Gateways) -> No
 
 
 def test_both_sites_are_told_and_who_was_not_is_said(pair: StubPair, gateways: Gateways) -> None:
-    assert gateways.tell({"id": "x"}) == {}
+    assert gateways.tell({"id": "x"}, REPORT) == {}
     assert [site.audits for site in pair.sites.values()] == [[{"id": "x"}]] * 2
+    assert [len(site.reports) for site in pair.sites.values()] == [1, 1]
     pair.sites["b"].close()
-    assert list(gateways.tell({"id": "y"})) == ["b"]
+    assert list(gateways.tell({"id": "y"}, REPORT)) == ["b"]

@@ -31,6 +31,19 @@ def compare(pair: AuditedPair, writes: Writes, expected: int) -> tuple[dict[str,
     return pair.found(summary), written
 
 
+def shown_by(pair: AuditedPair, url: str) -> dict[str, str]:
+    """Returns key -> kind of the differences in the report that a site keeps of the last audit: what its page shows."""
+    listed = pair.http.get(f"{url}/v1/audits").json()
+    assert listed["running"] == [], "its end ended its progress"
+    shown = pair.http.get(f"{url}/v1/audits/{listed['past'][0]['run']['id']}").json()["report"]
+    (table,) = shown["tables"]
+    assert (table["name"], table["compared"] - table["equal"]) == (ITEMS, shown["differences_count"])
+    assert sum(sum(counts) for counts in shown["places"][0]["kinds"].values()) == shown["differences_count"]
+    assert {"digests of a", "digests of b"} <= {stage["name"] for stage in shown["stages"]}
+    assert shown["pace"][-1]["rows"] > 0
+    return {one["key"]: one["kind"] for one in shown["differences"]}
+
+
 def test_a_comparison_while_rows_are_written_finds_what_was_planted_and_nothing_else(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -45,4 +58,6 @@ def test_a_comparison_while_rows_are_written_finds_what_was_planted_and_nothing_
             pair.back("b", "STANDBY")
             found, _ = compare(pair, writes, 1)
         assert found == planted
+        for url in pair.urls.values():
+            assert shown_by(pair, url) == planted
         assert pair.held() == []

@@ -77,6 +77,9 @@ async def test_what_was_planted_is_found_and_nothing_else(spark: SparkSession, t
         "GOODROWS": 597, "BADROWS": 4, "ONLY_IN_SOURCE": 1, "ONLY_IN_PEER": 1, "CONTENT_DIFFERENT": 2, "STALE": 1, "DAMAGED": 1,
         "RANGES": 2, "RANGES_DIFFERENT": 1,
     }
+    assert [(one.name, one.compared, one.equal, one.kinds["stale"]) for one in outcome.tallies] == [
+        ("flights", 601, 597, 1), ("empty", 0, 0, 0)
+    ]
     (flights, empty) = sorted((row.asDict() for row in outcome.frames["ranges"].collect()), key=lambda row: -row["source_rows"])
     assert (flights["table"], flights["source_rows"], flights["peer_rows"], flights["stale"]) == ("flights", 600, 600, 1)
     assert (empty["equal"], empty["start"], empty["end"]) == (True, b"", None)

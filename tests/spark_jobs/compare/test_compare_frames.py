@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from spark_jobs.compare.job import charts
-from spark_jobs.compare.ranges import Digested, RangePair, check_explained, counters, paired
+from spark_jobs.compare.ranges import Digested, RangePair, check_explained, counters, paired, tallies
 from spark_jobs.compare.rows import DAMAGED, EXTRA, KINDS, MISSING, STALE, differing_rows, key_text, row_json
 from spark_jobs.snapshots.digests import cut_digests, digest_of
 from spark_jobs.snapshots.snapshot import KeyRange
@@ -62,9 +62,21 @@ def test_as_a_dumb_comparison(spark: SparkSession, sides: list[tuple[Side, Side]
     for row in found:
         counts[row["table"], row["range"], row["kind"]] += 1
     check_explained(pairs, counts, dict.fromkeys(tables, "t"))
+    check_tallies(pairs, counts)
     said = counters(pairs, counts)
     assert said["BADROWS"] == len(found) == said["ONLY_IN_SOURCE"] + said["ONLY_IN_PEER"] + said["CONTENT_DIFFERENT"]
     assert said["GOODROWS"] == sum(peer.get(key) == row for source, peer in sides for key, row in source.items())
+
+
+def check_tallies(pairs: list[RangePair], counts: Mapping[tuple[int, int, str], int]) -> None:
+    """The counts of each table, which the sites get, add up to the counters."""
+    tables = tallies(pairs, counts, {pair.range.table: "t" for pair in pairs})
+    said = counters(pairs, counts)
+    assert sum(one.equal for one in tables) == said["GOODROWS"]
+    assert sum(one.compared for one in tables) == said["GOODROWS"] + said["BADROWS"]
+    for kind, name in ((MISSING, "ONLY_IN_SOURCE"), (EXTRA, "ONLY_IN_PEER"), (STALE, "STALE"), (DAMAGED, "DAMAGED")):
+        assert sum(one.kinds[kind] for one in tables) == said[name]
+        assert sum(sum(one.places.get(kind, ())) for one in tables) == said[name]
 
 
 def digests_of(number: int, source: Side, peer: Side, rows_max: int) -> list[RangePair]:

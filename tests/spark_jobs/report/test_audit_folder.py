@@ -16,6 +16,7 @@ from rich.console import Console
 from spark_jobs.audit.audit import JOBS, AuditPlan, Ended, JobKind, perform
 from spark_jobs.audit.progress import Steps
 from spark_jobs.audit.sites import AuditedPair
+from spark_jobs.audit.telling import NOT_OWN
 from spark_jobs.report.advice import ADVICE
 from spark_jobs.report.folder import AuditFolder, find_audit, history
 from spark_jobs.report.screens import show_audit, show_history
@@ -64,6 +65,10 @@ def test_a_good_one(spark: SparkSession, pair: StubPair, tmp_path: Path) -> None
     told = [site.audits for site in pair.sites.values()]
     assert told[0] == told[1]
     assert [(one["id"], one["outcome"], one["differences"], one["tables"]) for one in told[0]] == [(ID, "good", 0, ["flights"])]
+    (report,) = pair.sites["a"].reports
+    assert pair.sites["b"].reports == [report]
+    assert (report["source"], report["differences"], report["remarks"]) == ("a", [], ["a remark <b>"])
+    assert [stage["name"] for stage in report["stages"]][-2:] == ["probing", "writing what was found"]
     assert [line.split(" ", 1)[1] for line in said.splitlines()] == [
         "asking both sites who is active", "starting Spark", "setting a barrier on both sites", "probing",
         "writing what was found"]
@@ -83,6 +88,9 @@ def test_findings_are_kept_whole_and_shown_in_part(spark: SparkSession, pair: St
     assert "84 missing  Repair it." in shown
     assert "the first 10 of 250" in shown
     assert pair.sites["b"].audits[0]["differences"] == 250
+    (report,) = pair.sites["b"].reports
+    assert (report["differences_count"], report["kinds"]) == (250, {"stale": 166, "missing": 84})
+    assert [one["key"] for one in report["differences"]] == [f"key-{number}" for number in range(100)]
 
 
 def test_one_that_fails_says_why_and_has_no_findings(spark: SparkSession, pair: StubPair, tmp_path: Path) -> None:
@@ -90,6 +98,8 @@ def test_one_that_fails_says_why_and_has_no_findings(spark: SparkSession, pair: 
     assert ended.summary["error"] == {"code": "not-found", "message": "there is no table 'x'"}
     assert sorted(path.name for path in ended.path.iterdir()) == ["spark.log", "summary.json"]
     assert [site.audits[0]["outcome"] for site in pair.sites.values()] == ["failed", "failed"]
+    failure = {"code": "not-found", "message": "there is no table 'x'"}
+    assert [(site.reports[0]["failure"], site.reports[0]["differences"]) for site in pair.sites.values()] == [(failure, [])] * 2
     assert not pair.held
     assert "there is no table 'x'" in screen(ended)
 
@@ -98,6 +108,7 @@ def test_one_that_breaks_in_spark_is_a_failed_one(spark: SparkSession, pair: Stu
     ended, _ = audit(spark, pair, tmp_path / ID, breaks="yes")
     assert ended.summary["outcome"] == "failed"
     assert "more is in spark.log" in ended.summary["error"]["message"]
+    assert pair.sites["a"].reports[0]["failure"]["message"] == NOT_OWN, "Spark may quote rows"
     assert "\n" not in ended.summary["error"]["message"]
 
 
@@ -118,6 +129,7 @@ def test_a_signal_leaves_no_folder_and_no_barrier(spark: SparkSession, pair: Stu
     with pytest.raises(KeyboardInterrupt):
         audit(spark, pair, tmp_path / ID, stops="yes")
     assert list(tmp_path.iterdir()) == []
+    assert [site.progress[-1]["is_stopped"] for site in pair.sites.values()] == [True, True]
     assert pair.sites["a"].released == [f"audit-{ID}"]
     assert not pair.held
 

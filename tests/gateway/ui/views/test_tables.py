@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from gateway.access.caller import ANONYMOUS
-from gateway.service.audits import AuditRun
+from gateway.audits.notes import AuditRun
 from gateway.table_figures.documents import OtherTableDocument, OtherTables, TableHeld, TablesHeld, TableSizeDocument
 from gateway.ui.views import table_size
 from gateway.ui.views.tables import TABLES_SHOWN, table_rows, tables_found

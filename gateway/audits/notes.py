@@ -2,8 +2,9 @@
 
 What always holds: of each job the last is kept, and the last comparison that found both sites equal; one that ended earlier
 takes no later one's place; one that ends in the future, by this site's clock, is refused, and hides none that comes later;
-the list of past runs has PAST_MAX at most, each of bounded size.
-Source: docs/decisions (audits at a barrier).
+the list of past runs has PAST_MAX at most, each of bounded size; the newest REPORTS_MAX of them may have a report, and no other
+run has one. A note has no more members than in the first release, which refuses one that it does not know.
+Source: docs/decisions (audits at a barrier, audits on the page).
 """
 
 from __future__ import annotations
@@ -17,15 +18,18 @@ import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
+from gateway.audits.running import RunningAudits
 from storage.clock import Clock
 from storage.engine import StorageEngine
 from storage.settings import RUN_TIME, Within
 from twinlog.decoding import or_none
-from twinlog.errors import InvalidInput
+from twinlog.errors import InvalidInput, NotFound
+from twinlog.wire.audit_report import AuditReport, Progress, decode_report, encoded_report
 
 AUDITS = "audits"
 PAST = "audits_past"
 PAST_MAX = 50
+REPORTS_MAX = 20
 PAST_TABLES_MAX = 8  # names of tables that the list keeps of a run
 PROVING_JOB = "compare"
 SKEW_MAX_S = 60.0  # how far the clock of whoever ran it may be ahead of this site's
@@ -80,6 +84,7 @@ class AuditNotes:
     def __init__(self, engine: StorageEngine, clock: Clock) -> None:
         self._engine, self._clock = engine, clock
         self._lock = asyncio.Lock()
+        self.running = RunningAudits(clock)
 
     def all(self) -> Audits:
         noted = self._engine.meta(AUDITS)
@@ -91,6 +96,36 @@ class AuditNotes:
         noted = self._engine.meta(PAST)
         found = None if noted is None else or_none(_decode_past, noted)
         return found or []
+
+    def run(self, audit: str) -> PastRun:
+        """Raises NotFound for one that is in no note of this site."""
+        found = next((one for one in self.past() if one.run.id == audit), None)
+        if found is None:  # the last run of a job is kept longer than the list
+            found = next((PastRun(one, len(one.tables)) for one in self.all().last.values() if one.id == audit), None)
+        if found is None:
+            raise NotFound(f"this site was not notified of an audit {audit[:128]!r}; it keeps the last {PAST_MAX}")
+        return found
+
+    def report(self, audit: str) -> AuditReport | None:
+        """Returns the report of a run, with all keys in it. None: it sent none, or newer ones took its place."""
+        noted = self._engine.meta(_report_note(audit))
+        return None if noted is None else or_none(decode_report, noted)
+
+    async def keep_report(self, audit: str, report: AuditReport) -> None:
+        """Durable when it returns. Raises NotFound for a run that was not noted, or is too old to have one, InvalidInput."""
+        document = encoded_report(report)
+        async with self._lock:
+            if audit not in {one.run.id for one in self.past()[:REPORTS_MAX]}:
+                raise NotFound(
+                    f"audit {audit!r} is not among the last {REPORTS_MAX} that this site was notified of, and no other has a "
+                    "report: note its end first, with POST /v1/audits"
+                )
+            await self._engine.set_meta(_report_note(audit), document)
+
+    def progress(self, audit: str, progress: Progress) -> None:
+        """One that arrives after the end of its audit says nothing new."""
+        if all(one.run.id != audit for one in self.past()):
+            self.running.report(audit, progress)
 
     async def note(self, audit: AuditRun) -> None:
         """Durable when it returns. Raises InvalidInput when it ends in the future, by this site's clock."""
@@ -110,7 +145,11 @@ class AuditNotes:
             await self._engine.set_meta(AUDITS, msgspec.json.encode(audits))
             short = PastRun(replace(audit, tables=audit.tables[:PAST_TABLES_MAX]), len(audit.tables))
             past = [short, *(one for one in self.past() if one.run.id != audit.id)]  # a run that is notified twice is one
+            for old in past[REPORTS_MAX:]:
+                if self._engine.meta(_report_note(old.run.id)) is not None:
+                    await self._engine.set_meta(_report_note(old.run.id), None)
             await self._engine.set_meta(PAST, msgspec.json.encode(past[:PAST_MAX]))
+            self.running.ended(audit.id)
 
     def last_good_ms(self) -> int | None:
         """Returns when both sites were last found equal, in milliseconds since 1970. None: never, as far as is known."""
@@ -140,3 +179,7 @@ class AuditNotes:
     def _ahead_s(self, audit: AuditRun) -> float:
         """Returns by how much its end lies ahead of this site's clock."""
         return audit.finished_at.timestamp() - self._clock.wall_ms() / 1000
+
+
+def _report_note(audit: str) -> str:
+    return f"audit_report.{audit}"

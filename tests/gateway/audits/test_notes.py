@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
-from gateway.service.audits import PAST_MAX, SKEW_MAX_S, AuditNotes, AuditRun
+from gateway.audits.notes import AUDITS, PAST, PAST_MAX, REPORTS_MAX, SKEW_MAX_S, AuditNotes, AuditRun
 from gateway.service.documents import BarrierList
 from gateway.ui.views.audits import AuditsPage, audits_page
 from storage.clock import SystemClock
 from storage.engines.memory.engine import MemoryEngine
-from twinlog.errors import InvalidInput
+from twinlog.errors import InvalidInput, NotFound
+from twinlog.wire.audit_report import AuditReport, Difference, Progress
 
 AT = datetime(2026, 11, 22, 12, tzinfo=UTC)
 GOOD = AuditRun("1-compare", "compare", AT - timedelta(minutes=1), AT, "good")
@@ -87,7 +89,7 @@ async def test_the_list_of_past_runs_has_the_newest_and_a_bound(notes: AuditNote
     past = notes.past()
     assert [one.run.id for one in past[:3]] == [f"{number}-compare" for number in (PAST_MAX, PAST_MAX + 2, PAST_MAX + 1)]
     assert (past[0].run.differences, past[1].tables, len(past[1].run.tables), len(past)) == (4, 10_000, 8, PAST_MAX)
-    page = audits_page(notes.all(), past, BarrierList("b", []), round(AT.timestamp() * 1000))
+    page = audits_page(notes.all(), past, [], BarrierList("b", []), round(AT.timestamp() * 1000))
     assert {row.id for row in page.rows} >= {one.run.id for one in past}
     assert "table7 and 9992 more" in page.rows[1].tables or "table7 and 9992 more" in page.rows[0].tables
 
@@ -96,7 +98,7 @@ async def test_the_page_is_headed_by_the_newest_comparison_and_knows_no_differen
     notes: AuditNotes, clock: SetClock
 ) -> None:
     def page() -> AuditsPage:
-        return audits_page(notes.all(), notes.past(), BarrierList("b", []), round(AT.timestamp() * 1000))
+        return audits_page(notes.all(), notes.past(), [], BarrierList("b", []), round(AT.timestamp() * 1000))
 
     assert (page().level, page().rows) == ("warn", ())
     await notes.note(GOOD)
@@ -107,3 +109,60 @@ async def test_the_page_is_headed_by_the_newest_comparison_and_knows_no_differen
     await notes.note(replace(GOOD, id="3-compare", finished_at=clock.now, outcome="failed"))
     assert (page().level, page().headline) == ("bad", "The sites differ: 4 differences, by 2-compare")
     assert [row.differences for row in page().rows] == [None, 4, 0]
+
+
+REPORT = AuditReport(version=1, differences=[Difference("stale", "flights", "UA,1", "", "7", "6")])
+
+
+async def test_a_report_stands_beside_its_note_whose_form_is_that_of_the_first_release(clock: SetClock) -> None:
+    """An older release, to which somebody goes back, refuses a note with a member that it does not know."""
+    engine = MemoryEngine()
+    notes = AuditNotes(engine, clock)
+    await notes.note(GOOD)
+    before = engine.meta(AUDITS), engine.meta(PAST)
+    await notes.keep_report(GOOD.id, REPORT)
+    assert (engine.meta(AUDITS), engine.meta(PAST)) == before
+    members = {"id", "job", "started_at", "finished_at", "outcome", "barrier", "differences", "tables", "by"}
+    assert set(msgspec.json.decode(before[1] or b"")[0]["run"]) == members
+    engine.crash()
+    assert AuditNotes(engine, clock).report(GOOD.id) == REPORT
+
+
+async def test_a_report_that_is_damaged_says_nothing(clock: SetClock) -> None:
+    engine = MemoryEngine()
+    notes = AuditNotes(engine, clock)
+    await notes.note(GOOD)
+    await engine.set_meta(f"audit_report.{GOOD.id}", b'{"version":')
+    assert notes.report(GOOD.id) is None
+
+
+async def test_only_the_newest_runs_have_a_report(clock: SetClock) -> None:
+    engine = MemoryEngine()
+    notes = AuditNotes(engine, clock)
+    with pytest.raises(NotFound, match="note its end first"):
+        await notes.keep_report(GOOD.id, REPORT)
+    for number in range(REPORTS_MAX + 5):
+        await notes.note(replace(GOOD, id=f"{number}-compare"))
+        await notes.keep_report(f"{number}-compare", REPORT)
+    kept = [number for number in range(REPORTS_MAX + 5) if notes.report(f"{number}-compare") is not None]
+    assert kept == list(range(5, REPORTS_MAX + 5))
+    assert sum(name.startswith("audit_report.") for name in engine._notes) == REPORTS_MAX
+    with pytest.raises(NotFound):
+        await notes.keep_report("0-compare", REPORT)
+    assert notes.run("0-compare").run.id == "0-compare"
+
+
+async def test_the_end_of_an_audit_ends_its_progress_and_a_late_one_does_not_bring_it_back(notes: AuditNotes) -> None:
+    progress = Progress(job="compare", phase="digests of a", elapsed_s=1.0)
+    notes.progress(GOOD.id, progress)
+    notes.progress("2-compare", progress)
+    assert notes.running.get(GOOD.id) is not None
+    await notes.note(GOOD)
+    notes.progress(GOOD.id, progress)
+    assert [one.id for one in notes.running.all()] == ["2-compare"]
+
+
+async def test_an_audit_that_nobody_knows(notes: AuditNotes) -> None:
+    with pytest.raises(NotFound, match="not notified of an audit 'x'"):
+        notes.run("x")
+    assert notes.report("x") is None
