@@ -35,7 +35,7 @@ def test_every_name_is_that_of_a_test() -> None:
 
 
 def test_workers_take_them_so(tmp_path: Path) -> None:
-    """With the real xdist: both workers begin with what the list names, though it was collected last."""
+    """Both workers of a real xdist begin with what the list names, though it was collected last."""
     first, second = LONGEST[0], LONGEST[1].partition("::")
     for file, functions in {
         "tests/a/test_short.py": [f"test_{number}" for number in range(20)], first: ["test_long"], second[0]: [second[2]],
