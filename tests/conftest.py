@@ -30,6 +30,7 @@ def pytest_configure() -> None:
     employ()
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LongestFirst | None:
     """Says who gives the tests to the workers; None: xdist's own."""
     return LongestFirst(config, log) if config.getoption("dist") == "worksteal" else None
