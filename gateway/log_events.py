@@ -51,7 +51,8 @@ EVENTS: dict[str, list[LogEvent]] = {
                  "Make room for kept snapshots, then ask for another barrier."),
     ],
     "twinlog.supervisor": [
-        LogEvent("serves", ("info", "warning"), (), "What the site serves has changed. It is a warning where it served before.",
+        LogEvent("serves", ("info", "warning"), (), "What the site serves has changed. It is a warning where it served before, "
+                 "or had opened to serve.",
                  "Where `do` holds a command, run it.", "`reads`, `writes`, `follows`, `why`, `do`"),
         LogEvent("trouble", _WARNING, (), "Something keeps the site from being whole.", "Follow `do`, which names the command.",
                  "`about`, `seen`, `do`, `error`"),

@@ -10,10 +10,12 @@ from itertools import count
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.remote import Producer
 
 from chaos.servers.hdfs_cluster import HdfsCluster
 from chaos.servers.janitor import employ
 from storage.invariants import watched
+from tests.longest_first import LongestFirst
 from tests.needs import need_hdfs
 
 _folders = count(1)
@@ -26,6 +28,12 @@ settings.load_profile("twinlog")
 def pytest_configure() -> None:
     """A janitor clears away all that a killed worker leaves."""
     employ()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LongestFirst | None:
+    """Says who gives the tests to the workers; None: xdist's own."""
+    return LongestFirst(config, log) if config.getoption("dist") == "worksteal" else None
 
 
 @pytest.fixture(autouse=True)

@@ -26,7 +26,7 @@ from switchover.register.lost_value import epoch_lost_by_register
 from switchover.register.port import Switching
 from switchover.register.went_back import advice
 from switchover.roles.boot import Action, decide
-from switchover.roles.table import Event, Role
+from switchover.roles.table import Event, Role, permissions
 from twinlog.errors import DfsError, EngineFailed, Incompatible, RegisterWentBack, TwinlogError, Unavailable, words
 
 log = structlog.get_logger("twinlog.supervisor")
@@ -53,6 +53,7 @@ class Supervisor:
         self._said = ""
         self._awaited = ""  # what a round is about to need, as a noun: an error that ends the round says why it is missing
         self._done: tuple[bool, ...] = ()  # what it serves, as it was logged last
+        self._has_lost = False  # an epoch is open, and serves less than its role is for
         self._troubles: dict[str, SiteTrouble] = {}
         self._failed = 0  # attempts in a row: plans, and to open the storage anew
         self._flush_need = FlushNeed(site.settings.engine.flush_interval_s)
@@ -260,14 +261,17 @@ class Supervisor:
         """Logs each change of what the site serves, and of what keeps it from being whole."""
         serving, troubles, *_ = site_condition(self._site)
         done = serving.reads, serving.writes, serving.follows
-        if done != self._done:
+        is_open = self._site.active_epoch is not None and permissions(self._site.role).reads
+        has_lost = is_open and serving.why is not None  # also before the first look, and between two
+        if done != self._done or (has_lost and not self._has_lost):
             served = serving.reads or serving.follows or (self._done and self._done != (False, False, False))
-            if serving.why is not None and served:  # a site that boots is not in trouble
+            if serving.why is not None and (served or has_lost):  # a site that boots is not in trouble
                 log.warning("serves", **msgspec.to_builtins(serving))
             else:
                 log.info("serves", **msgspec.to_builtins(serving))
             self._done = done
             self._site.touch()
+        self._has_lost = has_lost
         now = {one.about: one for one in troubles}
         for about in [about for about in self._troubles if about not in now]:
             log.info("trouble is over", about=about)

@@ -13,7 +13,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from gateway.site.facts import own_facts
+from gateway.site.supervisor import Supervisor
 from storage.log.segment import HEADER_BYTES
+from switchover.roles.table import Role
 from tests.pair.pair import Pair
 from tests.pair.pair_rig import open_pair, put, site
 from twinlog.cli.status import blockers
@@ -63,10 +65,11 @@ async def test_a_standbys_dfs_that_is_gone_is_seen_everywhere_and_is_over_when_i
         a = pair.running["a"].service.cluster
         await pair.until(lambda: a.serving().writes and a.figures().get("mode_sync") == 1)
         pair.faults["a"].remote_down = True
+        opened = len(logs)
         with pytest.raises(TwinlogError):
             await put(pair, "a", 2, "y")
         await pair.until(lambda: not a.serving().reads)
-        await pair.until(lambda: any("nothing reaches its remote log" in why(line) for line in logs))
+        await pair.until(lambda: any("nothing reaches its remote log" in why(line) for line in logs[opened:]))
         serving, document, figures, facts = a.serving(), shown(pair)["a"], a.figures(), await own_facts(site(pair, "a"))
         assert (serving.reads, serving.writes) == (False, False)
         assert "injected" in str(serving.why)
@@ -75,7 +78,7 @@ async def test_a_standbys_dfs_that_is_gone_is_seen_everywhere_and_is_over_when_i
         assert document["at_risk"] == {"records": 0, "exact": False}, "the other site has applied it; the log may be gone"
         assert (figures["serves_writes"], figures["serves_reads"], figures.get("mode_sync")) == (0, 0, None)
         assert (facts.serves_writes, facts.serves_not) == (False, serving.why)
-        line = next(line for line in logs if "nothing reaches its remote log" in why(line))
+        line = next(line for line in logs[opened:] if "nothing reaches its remote log" in why(line))
         assert (line["log_level"], line["writes"]) == ("warning", False)
         assert any("nothing reaches its remote log" in said and "`twinlog degrade`" in said for said in blockers(shown(pair)))
         before = len(logs)
@@ -83,6 +86,33 @@ async def test_a_standbys_dfs_that_is_gone_is_seen_everywhere_and_is_over_when_i
         await pair.until(lambda: a.serving().writes and says_well(pair))
         await pair.until(lambda: any(line["event"] == "serves" and line["writes"] for line in logs[before:]))
         assert a.figures()["mode_sync"] == 1
+
+
+@pytest.mark.parametrize("has_looked", [False, True], ids=["before its first look", "between two looks"])
+async def test_an_active_that_stops_serving_before_its_log_said_that_it_serves_warns(
+    tmp_path: Path, logs: list[Any], has_looked: bool
+) -> None:
+    """On a busy machine the first look at itself came after the lease had run out, and was logged as that of a boot."""
+    async with open_pair(tmp_path, deadline_s=3.0) as pair:
+        running = pair.running["a"]
+        looking = Supervisor(
+            running.site, run_plan=running.operations.run_own, undo_again=running.operations.undo_again,
+            go_on=running.operations.go_on, is_busy=lambda: False,
+        )
+        if has_looked:
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(running.site, "active_epoch", None)
+                patch.setattr(running.site, "role", Role.CLOSED)
+                await looking._tell_changes()
+            assert [line["log_level"] for line in logs if "is CLOSED" in why(line)][-1] == "info"
+        pair.faults["a"].remote_down = True
+        await pair.until(lambda: not running.service.cluster.serving().reads)
+        begun = len(logs)
+        await looking._tell_changes()
+        said = [line["log_level"] for line in logs[begun:] if "nothing reaches its remote log" in why(line)]
+        assert said == ["warning"]
+        await looking._tell_changes()
+        assert [line["event"] for line in logs[begun:]].count("serves") == 1
 
 
 async def test_what_cannot_be_trimmed_or_renewed_is_said_no_longer_than_it_is_so(tmp_path: Path) -> None:

@@ -1,4 +1,7 @@
-"""The log audit's proof on a real pair, small: what is planted in its logs is told with file and offset, and nothing else."""
+"""The log audit's proof on a real pair, small: what is planted in its logs is told with file and offset, and nothing else.
+
+Each audit starts a Java of its own, as an operator's does; those of the audit story share one (tests/one_java.py).
+"""
 
 from __future__ import annotations
 

@@ -224,14 +224,14 @@ async def test_large_bodies_are_decoded_beside_the_loop_one_at_a_time(plain: Doo
 
 
 async def test_the_line_of_a_fault_is_found_without_all_lines(plain: DoorClient) -> None:
-    body = b"\n" * (8 * MIB) + b"nonsense\n"
+    body = b"\n" * (2 * MIB) + b"nonsense\n"
     tracemalloc.start()
     try:
         answer = await plain.http.post(BATCH, content=body, headers={"content-type": "application/x-ndjson"})
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    problem(answer, 400, "malformed-body", line=8 * MIB + 1)
+    problem(answer, 400, "malformed-body", line=2 * MIB + 1)
     assert peak < 5 * len(body)
 
 
