@@ -12,13 +12,14 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from msgspec.structs import replace
 
 from gateway.backup.target import PartWriter, Target
 from storage.backup.manifest import FORMAT, Base, LogPart, Manifest
 from storage.backup.stream import BackupHead, Continuation, End, Frames, Message, MessageReader, RowsMessage, frames_in
-from twinlog.errors import DamagedLog, NotActive, Refused, TwinlogError, Unavailable
+from twinlog.errors import Conflict, DamagedLog, NotActive, NotFound, PeerError, Refused, TwinlogError, Unavailable
 from twinlog.sites import Sites
 
 
@@ -48,13 +49,49 @@ class BackupTaker:
             self._say(f"reading all rows from site {active}")
             manifest = await self._base(active, held[-1] if held else None)
             await self._target.publish(manifest)
-        self._say(f"reading the log behind sequence {manifest.end.seq:,} from site {active}")
-        grown = await self._log(active, manifest)
-        if grown is not manifest:
+        grown = await self._grown(active, manifest)
+        if len(grown.log) > len(manifest.log):
             await self._target.publish(grown)
             await self._target.forget([one for one in held[:-1] if one.base.id == grown.base.id])
+        else:
+            grown = manifest
+        await asyncio.to_thread(self._complete, grown)
         log_bytes = sum(each.part.length_bytes for each in grown.log[len(manifest.log) :])
         return Taken(grown, is_new_base, log_bytes)
+
+    async def _grown(self, active: str, manifest: Manifest) -> Manifest:
+        """`manifest` with the next number and what is new in the log. What the active does not hold, each site may have kept of
+        an earlier time as the active. Raises Conflict where none has."""
+        grown = replace(manifest, number=manifest.number + 1, made_ms=time.time_ns() // 1_000_000)
+        while True:
+            self._say(f"reading the log behind sequence {grown.end.seq:,} from site {active}")
+            try:
+                return await self._log(active, "log", grown)
+            except Refused as error:
+                raise Refused(f"{self._target.place} is no place for this pair: {error.message}") from error
+            except Conflict as missing:
+                grown = await self._from_what_was_kept(grown, missing)
+
+    async def _from_what_was_kept(self, manifest: Manifest, missing: Conflict) -> Manifest:
+        """`manifest` with what one of the sites kept behind its end. Raises Conflict, which says what each answered."""
+        answers: list[str] = []
+        for site in self._sites.urls:
+            try:
+                kept = await self._log(site, "kept", manifest)
+            except (Conflict, NotFound, PeerError, Unavailable) as error:
+                answers.append(error.message)
+                continue
+            self._say(f"site {site} kept the log up to sequence {kept.end.seq:,} of an earlier time as the active")
+            return kept
+        raise Conflict(f"{missing.message}; no site has kept it: {'; '.join(answers)}", **missing.fields)
+
+    def _complete(self, manifest: Manifest) -> None:
+        """Tells both sites, so that the one that becomes the active keeps its log as well. Blocking."""
+        for site in self._sites.urls:
+            try:
+                self._sites.ask(site, "POST", f"/v1/backups/{manifest.target}:complete", _point(manifest))
+            except TwinlogError as error:
+                self._say(f"site {site} was not told how far this backup leads: {error.message}")
 
     async def _base(self, active: str, before: Manifest | None) -> Manifest:
         target = before.target if before is not None else secrets.token_hex(8)
@@ -73,14 +110,14 @@ class BackupTaker:
         clear = head.encrypted
         return Manifest(FORMAT, number, target, head.pair, head.identity, time.time_ns() // 1_000_000, clear, base)
 
-    async def _log(self, active: str, manifest: Manifest) -> Manifest:
-        """`manifest` with what is new in the log; itself when there is nothing."""
+    async def _log(self, site: str, what: str, manifest: Manifest) -> Manifest:
+        """`manifest` with what `site` has of the log behind its end. `what`: "log" of the active, or "kept"."""
         begin = manifest.end
-        path = f"/v1/backups/{manifest.target}:log"
-        messages = self._messages(active, path, {"epoch": begin.epoch, "seq": begin.seq})
+        path = f"/v1/backups/{manifest.target}:{what}"
+        messages = self._messages(site, path, _point(manifest))
         await self._head(messages, manifest)
         prefix = f"base-{manifest.base.id}/log-{begin.seq}-{secrets.token_hex(4)}"
-        writer, chain, log = PartWriter(self._target, prefix), Continuation(begin, f"the log of site {active}"), list[LogPart]()
+        writer, chain, log = PartWriter(self._target, prefix), Continuation(begin, f"the log of site {site}"), list[LogPart]()
 
         def ended() -> None:
             after = log[-1].end if log else begin
@@ -89,14 +126,12 @@ class BackupTaker:
         async for message, _ in messages:
             if not isinstance(message, Frames):
                 raise _strange(message)
-            chain.take(frames_in(message.data, f"the log of site {active}"))
+            chain.take(frames_in(message.data, f"the log of site {site}"))
             if await writer.add(message.data):
                 ended()
         if await writer.end():
             ended()
-        if not log:
-            return manifest
-        return replace(manifest, number=manifest.number + 1, made_ms=time.time_ns() // 1_000_000, log=[*manifest.log, *log])
+        return replace(manifest, log=[*manifest.log, *log])
 
     async def _head(self, messages: AsyncIterator[tuple[Message, bytes]], before: Manifest | None) -> BackupHead:
         head, _ = await anext(messages)
@@ -114,7 +149,7 @@ class BackupTaker:
             )
         return head
 
-    async def _messages(self, active: str, path: str, body: dict[str, int]) -> AsyncIterator[tuple[Message, bytes]]:
+    async def _messages(self, active: str, path: str, body: dict[str, Any]) -> AsyncIterator[tuple[Message, bytes]]:
         """Yields what the active sends, up to its end, which must come."""
         pieces: Iterator[bytes] = self._sites.stream(active, path, body)
         reader, parts = MessageReader(f"the answer of site {active}"), -1
@@ -130,6 +165,10 @@ class BackupTaker:
         except NotActive as error:
             raise Unavailable("the active moved during the backup: run it again, what was there before is whole") from error
         raise DamagedLog(f"the answer of site {active} ended before its end: run the backup again", file=path, offset=0)
+
+
+def _point(manifest: Manifest) -> dict[str, Any]:
+    return {"identity": manifest.identity, "epoch": manifest.end.epoch, "seq": manifest.end.seq}
 
 
 def active_of(sites: Sites) -> str:

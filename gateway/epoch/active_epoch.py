@@ -30,6 +30,7 @@ from remote_log.writing.trimmer import Trimmer
 from remote_log.writing.writer import RemoteWriter, RemoteWriterSettings
 from storage.cancellation import ended, unless_asked
 from storage.clock import Clock
+from storage.log.kept_log import BACKUP_HOLDER
 from storage.log.record import Record, RecordKind
 from storage.settings import MIB, RUN_TIME, NotInFile, OneOf, Within
 from storage.tracing import NO_TRACES
@@ -40,7 +41,7 @@ from switchover.roles.table import Role
 from switchover.site_parts import SiteParts
 from twinlog.errors import Fenced, Incompatible, LogGap, PeerError, Refused, TwinlogError, Unavailable
 
-ENGINE_HOLDER, PEER_HOLDER, BACKUP_HOLDER = "engine", "peer", "backup"
+ENGINE_HOLDER, PEER_HOLDER = "engine", "peer"
 SHIPPING, LEASE, DEGRADE, RESYNC, PROBE, TRIMMING = (  # background work, as the screens name it
     "shipping", "lease", "degrade", "resync", "look at the other site's DFS", "trimming",
 )

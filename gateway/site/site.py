@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import structlog
 
+from gateway.backup.holding import BackupHolds
 from gateway.backup.sending import BackupService
 from gateway.epoch.active_epoch import ENGINE_HOLDER, PEER_HOLDER, ActiveEpoch, RemoteReports
 from gateway.epoch.commit_rule import CommitMode
@@ -39,6 +40,7 @@ from remote_log.replication.sink import Sink
 from remote_log.replication.verification import Verifier
 from remote_log.writing.writer import RemoteWriter
 from storage.engines.unshown import standing_at
+from storage.log.kept_log import KeptLog
 from storage.log.record import Record, RecordKind
 from switchover.activation.activation import Activation
 from switchover.activation.alone import check_whole_alone
@@ -104,9 +106,12 @@ class Site:
         self.barrier_calls = BarrierService(
             self.serving, self.applier, site=self.site, engine=engine, clock=clock, deadline_s=deadline_s
         )
+        self.kept_log = KeptLog(parts.files, parts.wal, parts.cursors)
+        self.backup_holds = BackupHolds(engine, parts.cursors, self.kept_log, clock, lambda: self.epoch)
         self.backups = BackupService(
-            self.serving, pair=settings.pair, site=self.site, engine=engine, wal=parts.wal, cursors=parts.cursors,
-            encrypted=bool(parts.wal.is_encrypted or parts.remote_keys),
+            self.serving, self.backup_holds, pair=settings.pair, site=self.site, engine=engine, wal=parts.wal,
+            kept=self.kept_log, encrypted=bool(parts.wal.is_encrypted or parts.remote_keys),
+            identity=lambda: parts.coordinator.met_pair,
         )
         self.audits = AuditNotes(parts.engine, parts.clock)
         self.remote_log_mark = RemoteLogMark(parts.own_dfs, parts.layout)
@@ -309,7 +314,7 @@ class Site:
         rejoin = Rejoin(
             site=self.site, peer=self.peer, engine=self.parts.engine, applier=self.applier, wal=self.parts.wal,
             files=self.parts.files, other=self.parts.other_site, sink=self.sink, failpoints=self.parts.failpoints,
-            accepted=accepted,
+            clear_wal=self.kept_log.take, accepted=accepted,
         )
         report = await rejoin.run()
         self.catalog.reload()

@@ -19,6 +19,7 @@ from storage.backup.manifest import NEWEST, WantedMoment
 from storage.engine import StorageEngine, StoredRow
 from storage.rows.codec import RowCodec
 from tests.pair.pair import Pair
+from twinlog.errors import PeerError
 
 DEADLINE_S = 60.0
 Rows = dict[tuple[int, bytes], tuple[bytes, int]]
@@ -30,15 +31,34 @@ class PairSites:
     def __init__(self, pair: Pair) -> None:
         self._pair, self._loop = pair, asyncio.get_running_loop()
         self.asked: list[str] = []
+        self.urls = dict.fromkeys("ab", "")
         self.spoil: Callable[[bytes], bytes] = lambda piece: piece
 
     def ask_all(self, path: str) -> dict[str, dict[str, Any] | Exception]:
         return {name: {"role": str(running.site.role)} for name, running in self._pair.running.items()}
 
+    def ask(self, site: str, method: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        if site not in self._pair.running:
+            raise PeerError(f"site {site} does not answer")
+        backups, (target, _, what) = self._pair.running[site].service.backups, path.rpartition("/")[2].partition(":")
+        if method == "DELETE":
+            work = backups.release(target)
+        else:
+            assert (what, body is not None) == ("complete", True)
+            work = backups.complete(target, **(body or {}))
+        asyncio.run_coroutine_threadsafe(work, self._loop).result(DEADLINE_S)
+        return {}
+
     def stream(self, site: str, path: str, body: Mapping[str, Any]) -> Iterator[bytes]:
         self.asked.append(path.rpartition(":")[2])
+        if site not in self._pair.running:
+            raise PeerError(f"site {site} does not answer")
         backups, (target, _, what) = self._pair.running[site].service.backups, path.rpartition("/")[2].partition(":")
-        source = backups.base(target) if what == "base" else backups.log(target, body["epoch"], body["seq"])
+        after = [body[name] for name in ("identity", "epoch", "seq") if name in body]
+        if what == "base":
+            source = backups.base(target)
+        else:
+            source = backups.log(target, *after) if what == "log" else backups.kept(*after)
         while piece := asyncio.run_coroutine_threadsafe(_next(source), self._loop).result(DEADLINE_S):
             yield self.spoil(piece)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gateway.backup import sending
-from gateway.backup.sending import TARGETS_MAX
+from gateway.backup.holding import TARGETS_MAX
 from gateway.service.receipts import receipt_outcome
 from remote_log.replication.base_sender import BaseSettings
 from storage.backup.manifest import WantedMoment
@@ -129,7 +129,7 @@ async def test_a_restored_pair_opens_with_another_identity_and_is_filled_at_both
         again = await put(new, "a", 1, "a retry", request="a request")
         assert again.version == before.version  # answered from what the old pair did
         assert (await put(new, "a", 2, "new")).version > behind.version
-        with pytest.raises(Refused, match=r"holds a backup of pair test .* give this one a place of its own"):
+        with pytest.raises(Refused, match=r"holds a backup of another pair .* give this one a place of its own"):
             await back_up(new, tmp_path / "backup")
     finally:
         await new.stop_all()
@@ -163,7 +163,7 @@ async def test_a_log_that_was_trimmed_needs_a_new_base(pair: Pair, tmp_path: Pat
     await pair.stop("a")  # what it has in memory is longer
     await pair.start("a")
     await pair.until(lambda: pair.role("a") == "ACTIVE")
-    with pytest.raises(Conflict, match=r"was trimmed.*begin a new base"):
+    with pytest.raises(Conflict, match=r"was not kept.*begin a new base.*no site has kept it"):
         await back_up(pair, folder)
     taken = await back_up(pair, folder, new_base=True)
     assert taken.is_new_base
@@ -181,10 +181,10 @@ async def test_at_most_so_many_targets_hold_the_log(pair: Pair, tmp_path: Path) 
 
 
 async def test_a_log_that_left_that_of_the_backup_needs_a_new_base(pair: Pair, tmp_path: Path) -> None:
-    service = pair.running["a"].service.backups
+    service, identity = pair.running["a"].service.backups, site(pair, "a").parts.wal.pair
     for epoch, seq in ((9, 1), (1, 1 << 40)):
         with pytest.raises(Conflict, match=f"does not hold sequence {seq} of epoch {epoch}"):
-            await anext(service.log("0" * 16, epoch, seq))
+            await anext(service.log("0" * 16, identity, epoch, seq))
 
 
 async def test_a_standby_is_not_asked_and_one_base_is_read_at_a_time(pair: Pair, tmp_path: Path) -> None:
