@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import re
+import time
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,10 +21,24 @@ from gateway.stopping import run_until_stopped
 from remote_log.dfs.hdfs.jvm import end_process
 from remote_log.dfs.opening import DfsSettings
 from storage.backup.manifest import NEWEST, Manifest, WantedMoment, newest_of_each_base
+from storage.backup.pruning import Choice, by_age, by_count
 from twinlog.cli.status import figure, size
 from twinlog.errors import InvalidInput, TwinlogError
 from twinlog.sites import Sites
-from twinlog.terminal import EXIT_CODES, ConfigOption, Exit, JsonOption, endings, notes, out, print_json, verb
+from twinlog.terminal import (
+    EXIT_CODES,
+    ConfigOption,
+    DryRunOption,
+    Exit,
+    JsonOption,
+    YesOption,
+    confirm,
+    endings,
+    notes,
+    out,
+    print_json,
+    verb,
+)
 
 app = typer.Typer(help="Back a running pair up into a folder: all rows once, then the log. Needs auditor and reader:*.")
 restore_app = typer.Typer()
@@ -78,18 +95,37 @@ def list_backup(place: _Place, hadoop: _Hadoop = None, as_json: JsonOption = Fal
     if as_json:
         print_json({"place": place, "bases": [_document(each) for each in chains]})
         return
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for title in ("pair", "from", "at", "to", "at", "rows of the base", "size"):
-        is_figure = title in ("from", "to", "rows of the base", "size")
-        table.add_column(title, justify="right" if is_figure else "left", no_wrap=True)
-    for each in chains:
-        begin, end = each.base.point, each.end
-        length = size(sum(part.length_bytes for part in each.parts))
-        table.add_row(
-            escape(each.pair), f"{begin.seq:,}", begin.at, f"{end.seq:,}", end.at,
-            f"{each.base.rows:,}", length,
-        )
-    out().print(table)
+    out().print(_table({"": chains}))
+
+
+@app.command("prune", epilog=EXIT_CODES)
+@verb
+def prune_backup(
+    place: _Place,
+    keep: Annotated[int, typer.Option("--keep", metavar="N", help="So many of the newest bases stay, with their log.")] = 0,
+    older_than: Annotated[str, typer.Option(
+        "--older-than", metavar="AGE", help="Such as 30d or 12h: every younger moment can be restored as before.",
+    )] = "",
+    dry_run: DryRunOption = False, yes: YesOption = False, hadoop: _Hadoop = None, as_json: JsonOption = False,
+) -> None:
+    """Remove old bases with the log behind them. It shows first what goes; the newest base always stays."""
+    choose = _choice(keep, older_than)
+    choice = choose(asyncio.run(_manifests(place, hadoop)))
+    if not as_json:
+        out().print(_table({"[bold]goes[/]": choice.go, "stays": choice.stay}))
+        out().print(f"{figure(len(choice.go), 'bases')} and their log go: {size(_bytes(choice.go))} of {escape(place)}.")
+    gone = 0
+    if not dry_run:
+        if choice.go:
+            confirm("Their moments can never be restored again. Remove them?", yes)
+        gone = asyncio.run(_pruned(place, hadoop, choose))
+    if as_json:
+        print_json({
+            "place": place, "go": [_document(one) for one in choice.go], "stay": [_document(one) for one in choice.stay],
+            "is_done": not dry_run,
+        })
+    elif not dry_run:
+        out().print(f"[green]Removed[/]: {figure(gone, 'bases and leftovers')}.")
 
 
 @app.command("release", epilog=EXIT_CODES)
@@ -172,6 +208,46 @@ def parse_moment(text: str) -> WantedMoment:
         raise InvalidInput(f"--at is {text[:40]!r}: write a sequence, or a time such as 2026-11-28T03:00:00Z") from error
 
 
+def _table(chains: dict[str, list[Manifest]]) -> Table:
+    """A line for each base. The keys stand in front of theirs; "" alone: there is no such column."""
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for title in ([] if "" in chains else [""]) + ["pair", "from", "at", "to", "at", "rows of the base", "size"]:
+        is_figure = title in ("from", "to", "rows of the base", "size")
+        table.add_column(title, justify="right" if is_figure else "left", no_wrap=True)
+    for fate, each in ((fate, each) for fate, some in chains.items() for each in some):
+        begin, end = each.base.point, each.end
+        table.add_row(
+            *([fate] if fate else []), escape(each.pair), f"{begin.seq:,}", begin.at, f"{end.seq:,}", end.at,
+            f"{each.base.rows:,}", size(_bytes([each])),
+        )
+    return table
+
+
+def _bytes(manifests: Sequence[Manifest]) -> int:
+    return sum(part.length_bytes for manifest in manifests for part in manifest.parts)
+
+
+def _choice(keep: int, older_than: str) -> Callable[[list[Manifest]], Choice]:
+    """Chooses what goes. Raises InvalidInput."""
+    if bool(keep) == bool(older_than):
+        raise InvalidInput("say what goes, by one of both: --keep N bases, or --older-than 30d")
+    if keep:
+        return lambda manifests: by_count(manifests, keep)
+    found = re.fullmatch(r"(\d{1,5})([dh])", older_than)
+    if found is None:
+        raise InvalidInput(f"--older-than is {older_than[:40]!r}: write days or hours, such as 30d or 12h")
+    since_ms = time.time_ns() // 1_000_000 - int(found[1]) * {"d": 86_400_000, "h": 3_600_000}[found[2]]
+    return lambda manifests: by_age(manifests, since_ms)
+
+
+async def _pruned(place: str, hadoop: Path | None, choose: Callable[[list[Manifest]], Choice]) -> int:
+    from gateway.backup.pruning import prune
+    from gateway.backup.target import opened
+
+    async with opened(place, _hadoop_settings(hadoop)) as target:
+        return await prune(target, choose(await target.held()))
+
+
 def _say(as_json: bool) -> Any:
     return (lambda line: None) if as_json else (lambda line: notes().print(f"[dim]{escape(line)}[/]"))
 
@@ -207,7 +283,7 @@ def _document(manifest: Manifest) -> dict[str, Any]:
     return {
         "pair": manifest.pair, "identity": manifest.identity, "target": manifest.target, "number": manifest.number,
         "in_the_clear": manifest.in_the_clear, "rows": manifest.base.rows,
-        "bytes": sum(part.length_bytes for part in manifest.parts),
+        "bytes": _bytes([manifest]),
         "begin": {**msgspec.to_builtins(begin), "at": begin.at},
         "end": {**msgspec.to_builtins(end), "at": end.at},
     }

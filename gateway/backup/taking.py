@@ -49,6 +49,7 @@ class BackupTaker:
             self._say(f"reading all rows from site {active}")
             manifest = await self._base(active, held[-1] if held else None)
             await self._target.publish(manifest)
+            await self._target.unmark(manifest.base.id)
         grown = await self._grown(active, manifest)
         if len(grown.log) > len(manifest.log):
             await self._target.publish(grown)
@@ -98,6 +99,7 @@ class BackupTaker:
         messages = self._messages(active, f"/v1/backups/{target}:base", {})
         head = await self._head(messages, before)
         base_id = f"{head.point.epoch}-{head.point.seq}-{secrets.token_hex(4)}"
+        await self._target.mark(base_id)
         writer, rows = PartWriter(self._target, f"base-{base_id}/rows"), 0
         async for message, data in messages:
             if not isinstance(message, RowsMessage):

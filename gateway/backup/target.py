@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from remote_log.dfs.port import Dfs
 from storage.backup.manifest import (
     FOLDER,
     PART_BYTES,
+    UNNAMED,
     BackupFile,
     Manifest,
     decode_manifest,
@@ -61,6 +62,14 @@ class Target:
             raise Conflict(
                 f"another backup wrote to {self.place} at the same time: its manifest stands, run this one again"
             ) from error
+
+    async def mark(self, base_id: str) -> None:
+        """No manifest names this base, or soon none will: a prune may remove what there is of it (pruning.py)."""
+        with suppress(DfsExists):
+            await self.dfs.create_file(f"/{UNNAMED}/{base_id}", b"")
+
+    async def unmark(self, base_id: str) -> None:
+        await self.dfs.delete(f"/{UNNAMED}/{base_id}")
 
     async def forget(self, manifests: list[Manifest]) -> None:
         """Deletes the files of these manifests alone: newer ones name every part of theirs."""

@@ -3,6 +3,7 @@
     manifests/000007.json               sealed; the highest number of a base is its newest
     base-<id>/rows-000001               messages of rows (stream.py)
     base-<id>/log-<seq>-<run>-000001    whole frames, behind the base, that end above `seq`
+    unnamed/<id>                        empty: a base that no manifest names yet, or none any more
 
 What always holds: a manifest is written last, whole or not at all, under a number that nobody has; what no manifest names
 belongs to no backup. So one that was interrupted leaves what was there before as it was. The parts of the log lead on from
@@ -26,6 +27,7 @@ from twinlog.errors import DamagedLog, Refused
 FORMAT = 1
 PART_BYTES = 8 << 20  # of a file, about; one message or frame may be larger
 FOLDER = "manifests"
+UNNAMED = "unnamed"
 _NAME = re.compile(r"(\d{6})\.json")
 _REMEDY = "take it from a copy of the backup, or delete it: the manifest before it names an earlier state"
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 
 from storage.log.cursors import CursorRegistry
@@ -16,7 +18,7 @@ SMALL = WalSettings(segment_bytes=64 * KIB)
 FRAMES = 12  # of 20 KiB: several segments
 
 
-class Crash(Exception):  # noqa: N818
+class Crash(Exception):
     pass
 
 
@@ -35,7 +37,7 @@ class CrashingFiles(MemoryFiles):
 
 
 def frame(seq: int, epoch: int) -> Frame:
-    row = Record(RecordKind.UPSERT, 7, b"k%d" % seq, bytes(range(256)) * 80)
+    row = Record(RecordKind.UPSERT, 7, b"k%d" % seq, Random(seq).randbytes(20_000))
     return make_frame(epoch=epoch, first_seq=seq, previous=seq - 1, timestamp=seq << 16, committed=seq - 1, records=[row])
 
 
@@ -45,7 +47,7 @@ async def site(files: MemoryFiles) -> tuple[Wal, CursorRegistry, KeptLog]:
 
 
 async def written(wal: Wal, epoch: int, first: int) -> list[Frame]:
-    await wal.start(epoch, first, "pair")
+    await wal.start(epoch, first, "1" * 16)
     frames = [frame(seq, epoch) for seq in range(first, first + FRAMES)]
     for one in frames:
         await wal.append(one)
