@@ -17,9 +17,20 @@ from typing import Any
 from msgspec.structs import replace
 
 from gateway.backup.target import PartWriter, Target
-from storage.backup.manifest import FORMAT, Base, LogPart, Manifest
+from storage.backup.manifest import ENCRYPTED_FORMAT, FORMAT, Base, LogPart, Manifest
+from storage.backup.sealing import sealed_schemas
 from storage.backup.stream import BackupHead, Continuation, End, Frames, Message, MessageReader, RowsMessage, frames_in
-from twinlog.errors import Conflict, DamagedLog, NotActive, NotFound, PeerError, Refused, TwinlogError, Unavailable
+from twinlog.errors import (
+    Conflict,
+    DamagedLog,
+    KeyUnavailable,
+    NotActive,
+    NotFound,
+    PeerError,
+    Refused,
+    TwinlogError,
+    Unavailable,
+)
 from twinlog.sites import Sites
 
 
@@ -45,6 +56,8 @@ class BackupTaker:
         active = await asyncio.to_thread(active_of, self._sites)
         manifest = held[-1] if held and not new_base else None
         is_new_base = manifest is None
+        if manifest is not None:
+            self._check_key(manifest)
         if manifest is None:
             self._say(f"reading all rows from site {active}")
             manifest = await self._base(active, held[-1] if held else None)
@@ -107,10 +120,31 @@ class BackupTaker:
             rows += len(message.rows)
             await writer.add(data)
         await writer.end()
-        base = Base(base_id, head.site, head.point, head.schemas, head.epochs, rows, writer.parts)
-        number = before.number + 1 if before is not None else 1
-        clear = head.encrypted
-        return Manifest(FORMAT, number, target, head.pair, head.identity, time.time_ns() // 1_000_000, clear, base)
+        keys = self._target.keys
+        schemas = sealed_schemas(keys, base_id, head.schemas)
+        return Manifest(
+            ENCRYPTED_FORMAT if keys.writes else FORMAT, before.number + 1 if before is not None else 1, target, head.pair,
+            head.identity, time.time_ns() // 1_000_000, in_the_clear=head.encrypted and not keys.writes, key_id=keys.writes,
+            base=Base(base_id, head.site, head.point, schemas, head.epochs, rows, writer.parts),
+        )
+
+    def _check_key(self, manifest: Manifest) -> None:
+        """A base and its log have one key, by which its manifests are proven. Raises Conflict, KeyUnavailable, DamagedLog."""
+        place, writes = self._target.place, self._target.keys.writes
+        if manifest.key_id and writes:
+            self._target.check(manifest)
+        if manifest.key_id == writes:
+            return
+        if not writes:
+            raise KeyUnavailable(
+                f"{place} is encrypted with the key {manifest.key_id!r}, and no --key is given: give --key"
+                f" {manifest.key_id}=file:PATH", file=place, key_id=manifest.key_id, setting="--key",
+            )
+        had = f"encrypted with the key {manifest.key_id!r}" if manifest.key_id else "not encrypted"
+        raise Conflict(
+            f"the last base of {place} is {had}, and the first --key is {writes!r}: a base keeps its key to its end; begin a"
+            " new base (--new-base)"
+        )
 
     async def _log(self, site: str, what: str, manifest: Manifest) -> Manifest:
         """`manifest` with what `site` has of the log behind its end. `what`: "log" of the active, or "kept"."""
@@ -144,10 +178,10 @@ class BackupTaker:
                 f"{self._target.place} holds a backup of pair {before.pair} ({before.identity}), and this is pair {head.pair} "
                 f"({head.identity}): give this one a place of its own"
             )
-        if head.encrypted and not self._in_the_clear:
+        if head.encrypted and not self._in_the_clear and not self._target.keys.writes:
             raise Refused(
-                f"site {head.site} encrypts its logs, and a backup is not encrypted: choose a place that encrypts what it "
-                "holds, and give --in-the-clear"
+                f"site {head.site} encrypts its logs, and this backup would not be encrypted: give --key ID=file:PATH; or"
+                " choose a place that encrypts what it holds, and give --in-the-clear"
             )
         return head
 

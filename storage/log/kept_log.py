@@ -1,10 +1,10 @@
 """The log of a site that was the active: kept beside its WAL for backups that have not read all of it yet.
 
-A rejoin empties the WAL. Where a backup holds the log, the segments move here instead, and the next call of the backup reads
-what the new active never had here. What always holds: nothing here is ever part of the WAL again, so no plan reads it; it is kept
-only while a holder of the kind "backup" is registered, and never more than `wal.backup_bytes_max` of it, the oldest goes first;
-what cannot be read is given up, for a new base replaces it. Each rejoin has a slot of its own: between two of them is the log
-of another site.
+A rejoin empties the WAL. Where a backup holds the log, the segments move here instead, and the backup's next call reads here
+what the new active never had. What always holds: nothing here is ever part of the WAL again, so no plan reads it; it is kept
+only while a holder of the kind "backup" is registered, and never more than `wal.backup_bytes_max` of it, the oldest goes
+first; what cannot be read is given up, for a new base replaces it. Each rejoin has a slot of its own: between two of them is
+the log of another site.
 Source: docs/decisions/2026-11-28-backup.md.
 """
 

@@ -17,6 +17,7 @@ from gateway.service.port import Mutation, WriteRequest
 from remote_log.dfs.opening import DfsSettings
 from storage.backup.manifest import NEWEST, WantedMoment
 from storage.engine import StorageEngine, StoredRow
+from storage.log.encryption import NO_KEYS, Keyring
 from storage.rows.codec import RowCodec
 from tests.pair.pair import Pair
 from twinlog.errors import PeerError
@@ -68,14 +69,16 @@ async def _next(source: AsyncIterator[bytes]) -> bytes:
 
 
 @asynccontextmanager
-async def target_at(folder: Path) -> AsyncIterator[Target]:
-    async with opened(str(folder), DfsSettings(), makes=True) as target:
+async def target_at(folder: Path, keys: Keyring = NO_KEYS) -> AsyncIterator[Target]:
+    async with opened(str(folder), DfsSettings(), makes=True, keys=keys) as target:
         yield target
 
 
-async def back_up(pair: Pair | PairSites, folder: Path, *, new_base: bool = False, in_the_clear: bool = False) -> Taken:
+async def back_up(
+    pair: Pair | PairSites, folder: Path, *, new_base: bool = False, in_the_clear: bool = False, keys: Keyring = NO_KEYS
+) -> Taken:
     sites = PairSites(pair) if isinstance(pair, Pair) else pair
-    async with target_at(folder) as target:
+    async with target_at(folder, keys) as target:
         taker = BackupTaker(sites, target, in_the_clear=in_the_clear, say=lambda line: None)  # type: ignore[arg-type]
         return await taker.take(new_base=new_base)
 
@@ -108,9 +111,10 @@ url = "sqlite:///{root / 'coordinator.db'}"
 
 
 async def restore(
-    folder: Path, root: Path, moment: WantedMoment = NEWEST, site: str = "a", engine: str = "rocksdb"
+    folder: Path, root: Path, moment: WantedMoment = NEWEST, site: str = "a", engine: str = "rocksdb",
+    keys: Keyring = NO_KEYS,
 ) -> Restored:
-    async with target_at(folder) as target:
+    async with target_at(folder, keys) as target:
         return await Restorer(target, new_site(root, site, engine), lambda line: None).restore(moment)
 
 

@@ -345,6 +345,6 @@ async def test_a_storage_that_holds_something_is_never_emptied(pair: Pair, tmp_p
 async def test_clear_text_of_an_encrypted_pair_is_written_by_command_only(tmp_path: Path) -> None:
     keys = Keyring("remote_log.encryption_keys", (LogKey("k", b"k" * 32),), lambda count: b"n" * count)
     async with open_pair(tmp_path / "old", remote_keys=keys) as pair:
-        with pytest.raises(Refused, match="encrypts its logs, and a backup is not encrypted"):
+        with pytest.raises(Refused, match="encrypts its logs, and this backup would not be encrypted: give --key"):
             await back_up(pair, tmp_path / "backup")
         assert (await back_up(pair, tmp_path / "backup", in_the_clear=True)).manifest.in_the_clear
