@@ -1,4 +1,4 @@
-"""Who backs this pair up: for whom this site keeps its log, and when each backup was last complete.
+"""Keeps who backs this pair up: for whom this site keeps its log, and when each backup was last complete.
 
 What always holds: both sites know each backup, so that the one that becomes the active keeps its log from its first frame on;
 at most TARGETS_MAX are known, the one that was silent for longest goes; a position counts only if this site's history holds it.
@@ -14,10 +14,10 @@ from typing import Annotated
 import msgspec
 
 from remote_log.replication.epoch_history import contains
+from storage.backup.kept_log import BACKUP_HOLDER, KeptLog
 from storage.clock import Clock
 from storage.engine import StorageEngine
 from storage.log.cursors import CursorRegistry
-from storage.log.kept_log import BACKUP_HOLDER, KeptLog
 from storage.settings import RUN_TIME, Within
 
 TARGETS_MAX = 4
@@ -72,7 +72,7 @@ class BackupHolds:
 
     @property
     def last_complete_ms(self) -> int | None:
-        """When the newest backup was complete; None: this site knows none."""
+        """Returns when the newest backup was complete; None: this site knows none."""
         return max(self._complete_ms().values(), default=None)
 
     def figures(self, settings: BackupSettings) -> dict[str, float]:

@@ -18,10 +18,10 @@ from gateway.service.serving import Serving
 from remote_log.replication.base_sender import BaseSettings, base_parts
 from remote_log.replication.epoch_history import contains
 from remote_log.replication.messages import BaseProgress
+from storage.backup.kept_log import KeptLog
 from storage.backup.stream import BackupHead, End, Frames, Message, ReachedPoint, RowsMessage, encode_message, rows_of
 from storage.engine import EngineState, Snapshot, StorageEngine
 from storage.log.frame import Frame
-from storage.log.kept_log import KeptLog
 from storage.log.wal import Wal
 from twinlog.errors import Conflict, LogGap, Overloaded, Refused, Unavailable
 
@@ -93,7 +93,7 @@ class BackupService:
             ) from error
 
     async def kept(self, identity: str, after_epoch: int, after_seq: int) -> AsyncGenerator[bytes, None]:
-        """What this site kept of an earlier time as the active. Raises Unavailable, Refused, Conflict as `log` does."""
+        """Messages of what this site kept as an earlier active. Raises Unavailable, Refused, Conflict as `log` does."""
         if self._serving.reading is None and not self._serving.reads_stale:
             raise Unavailable(f"site {self._site} neither leads nor follows now, or is being filled", retry_after_s=10)
         state = self._engine.applied

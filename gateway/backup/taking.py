@@ -33,6 +33,8 @@ from twinlog.errors import (
 )
 from twinlog.sites import Sites
 
+_AGAIN = "run the backup again once `twinlog status` shows an active; what was there before is whole"
+
 
 @dataclass(frozen=True, slots=True)
 class Taken:
@@ -100,12 +102,12 @@ class BackupTaker:
         raise Conflict(f"{missing.message}; no site has kept it: {'; '.join(answers)}", **missing.fields)
 
     def _complete(self, manifest: Manifest) -> None:
-        """Tells both sites, so that the one that becomes the active keeps its log as well. Blocking."""
+        """Reports to both sites, so that the one that becomes the active keeps its log as well. Blocking."""
         for site in self._sites.urls:
             try:
                 self._sites.ask(site, "POST", f"/v1/backups/{manifest.target}:complete", _point(manifest))
             except TwinlogError as error:
-                self._say(f"site {site} was not told how far this backup leads: {error.message}")
+                self._say(f"site {site} does not know how far this backup leads: {error.message}")
 
     async def _base(self, active: str, before: Manifest | None) -> Manifest:
         target = before.target if before is not None else secrets.token_hex(8)
@@ -199,7 +201,9 @@ class BackupTaker:
                     parts += 1
                     yield message, data
         except NotActive as error:
-            raise Unavailable("the active moved during the backup: run it again, what was there before is whole") from error
+            raise Unavailable(f"the active moved during the backup: {_AGAIN}") from error
+        except PeerError as error:
+            raise Unavailable(f"site {active} broke off: {error.message}; {_AGAIN}") from error
         raise DamagedLog(f"the answer of site {active} ended before its end: run the backup again", file=path, offset=0)
 
 

@@ -28,9 +28,9 @@ from remote_log.fencing.read_lease import LeaseSettings, ReadLease
 from remote_log.replication.shipper import PeerView, Shipper, ShipperPorts, ShipperSettings
 from remote_log.writing.trimmer import Trimmer
 from remote_log.writing.writer import RemoteWriter, RemoteWriterSettings
+from storage.backup.kept_log import BACKUP_HOLDER
 from storage.cancellation import ended, unless_asked
 from storage.clock import Clock
-from storage.log.kept_log import BACKUP_HOLDER
 from storage.log.record import Record, RecordKind
 from storage.settings import MIB, RUN_TIME, NotInFile, OneOf, Within
 from storage.tracing import NO_TRACES

@@ -39,8 +39,8 @@ from remote_log.fencing.read_lease import ReadLease
 from remote_log.replication.sink import Sink
 from remote_log.replication.verification import Verifier
 from remote_log.writing.writer import RemoteWriter
+from storage.backup.kept_log import KeptLog
 from storage.engines.unshown import standing_at
-from storage.log.kept_log import KeptLog
 from storage.log.record import Record, RecordKind
 from switchover.activation.activation import Activation
 from switchover.activation.alone import check_whole_alone

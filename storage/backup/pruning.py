@@ -1,4 +1,4 @@
-"""What may go from a place that holds backups, so that every point in time that is to stay can still be restored.
+"""Chooses what may go from a place that holds backups: every point in time that is to stay can still be restored.
 
 What always holds: the newest base stays with all of its log; a base goes only as a whole, together with the log behind it; by
 age it goes only where a later one leads to every moment that is younger. What no manifest names goes only where no call that

@@ -278,7 +278,7 @@ class Wal:
 
     @property
     def backup_bytes_max(self) -> int:
-        """How much of a log is kept only because a backup may come for it."""
+        """Returns how much of a log is kept only because a backup may come for it."""
         return self._settings.backup_bytes_max
 
     @property

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from storage.backup.kept_log import FOLDER
 from storage.backup.manifest import WantedMoment
 from storage.engines.opening import open_engine
-from storage.log.kept_log import FOLDER
 from tests.gateway.backup.rig import PairSites, Rows, back_up, new_site, restore, rows_of
 from tests.pair.pair import OTHER, Pair
 from tests.pair.pair_rig import epoch, open_pair, put, site

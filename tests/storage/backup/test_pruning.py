@@ -1,4 +1,4 @@
-"""What may go: no moment that is to stay is lost by it, whatever the bases are and wherever a prune ends."""
+"""Old bases are chosen so that no moment which is to stay is lost, whatever the bases are."""
 
 from __future__ import annotations
 

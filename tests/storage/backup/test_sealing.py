@@ -79,7 +79,7 @@ def test_what_is_plain_is_read_with_keys_only_where_they_say_so() -> None:
     check_proof(NO_KEYS, plain, "here")
     check_proof(ring("2026-11", PLAIN), plain, "here")
     assert seal_file(NO_KEYS, "x", b"rows") == b"rows"
-    with pytest.raises(KeyUnavailable, match="not encrypted.*may be forged"):
+    with pytest.raises(KeyUnavailable, match=r"not encrypted.*may be forged"):
         check_proof(KEYS, plain, "here")
 
 

@@ -25,7 +25,7 @@ BACKUP_HOLDER = "backup"
 
 
 class KeptLog:
-    """What `wal` held until each of the last rejoins. `cursors`: who still needs it."""
+    """Keeps what `wal` held until each of the last rejoins. `cursors`: who still needs it."""
 
     def __init__(self, files: Files, wal: Wal, cursors: CursorRegistry) -> None:
         self._files, self._wal, self._cursors = files, wal, cursors

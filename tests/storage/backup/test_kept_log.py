@@ -1,4 +1,4 @@
-"""What a rejoin keeps of the log for backups: all of it across a crash at each file, within its bound, and no part of the WAL."""
+"""A rejoin keeps the log for backups: all of it across a crash at each file, within its bound, and no part of the WAL."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from random import Random
 
 import pytest
 
+from storage.backup.kept_log import BACKUP_HOLDER, SLOTS, KeptLog
 from storage.log.cursors import CursorRegistry
 from storage.log.frame import Frame, make_frame
-from storage.log.kept_log import BACKUP_HOLDER, SLOTS, KeptLog
 from storage.log.record import Record, RecordKind
 from storage.log.wal import Wal, WalSettings
 from storage.settings import KIB
