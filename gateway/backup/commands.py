@@ -141,14 +141,20 @@ def prune_backup(
 
 @app.command("release", epilog=EXIT_CODES)
 @verb
-def release_backup(place: _Place, config: ConfigOption = "", hadoop: _Hadoop = None) -> None:
+def release_backup(
+    place: _Place, config: ConfigOption = "", hadoop: _Hadoop = None, as_json: JsonOption = False
+) -> None:
     """Give a backup up: both sites keep no log for it any more, and no alert asks for it. Its files stay."""
     target = asyncio.run(_manifests(place, hadoop))[-1].target
     with closing(Sites(config)) as sites:
         for site in sites.urls:
             sites.ask(site, "DELETE", f"/v1/backups/{target}")
-            out().print(f"Site {site} keeps no log for {escape(place)} any more.", soft_wrap=True)
-    out().print("Its files stay. Its next call registers it again, and may need a new base.")
+            if not as_json:
+                out().print(f"Site {site} keeps no log for {escape(place)} any more.", soft_wrap=True)
+    if as_json:
+        print_json({"place": place, "target": target})
+    else:
+        out().print("Its files stay. Its next call registers it again, and may need a new base.")
 
 
 @app.command(epilog="Exit codes: 0 sound, 1 damaged or missing, 2 wrong usage or configuration.")
