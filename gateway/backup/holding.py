@@ -70,14 +70,9 @@ class BackupHolds:
         await self._engine.set_meta(BACKUPS, msgspec.json.encode(noted))
         await self._kept.release(self._now_epoch())
 
-    @property
-    def last_complete_ms(self) -> int | None:
-        """Returns when the newest backup was complete; None: this site knows none."""
-        return max(self._complete_ms().values(), default=None)
-
     def figures(self, settings: BackupSettings) -> dict[str, float]:
         """Returns figures for metrics; nothing where no backup is known."""
-        last_ms = self.last_complete_ms
+        last_ms = max(self._complete_ms().values(), default=None)
         if last_ms is None:
             return {}
         age_s = max(0.0, (self._clock.wall_ms() - last_ms) / 1000)

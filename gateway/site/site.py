@@ -236,7 +236,7 @@ class Site:
         self.catalog.reload()
         auto_resync = parts.engine.meta(PINNED) is None
         self.active_epoch = epoch = ActiveEpoch(
-            opened, reports, parts, self.settings, make_remote=partial(self._make_remote, reports),
+            opened, reports, parts, self.settings, kept=self.kept_log, make_remote=partial(self._make_remote, reports),
             on_applied=self.catalog.applied, on_end=self._epoch_ended, on_mode=self._mode_changed, auto_resync=auto_resync,
         )
         # no await from here to the end: an open epoch and its role come together, whatever fails meanwhile

@@ -35,12 +35,11 @@ class KeptLog:
     async def take(self) -> None:
         """Empties the WAL, and keeps its segments here where a backup may come for them. Again after a crash: the rest."""
         async with self._changing:
-            self._logs.clear()
-            held = await self._held()
             if not self._cursors.of_kind(BACKUP_HOLDER):
                 await self._wal.clear()
-                await self._delete(held)
                 return
+            self._logs.clear()
+            held = await self._held()
             slots = {path.rpartition("/")[0] for path in held}
             with suppress(LogError):  # a disk that cannot move them stops no rejoin
                 if len(slots) == len(SLOTS):

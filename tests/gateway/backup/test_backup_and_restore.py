@@ -165,6 +165,9 @@ async def test_a_log_that_was_trimmed_needs_a_new_base(pair: Pair, tmp_path: Pat
     await pair.until(lambda: pair.role("a") == "ACTIVE")
     with pytest.raises(Conflict, match=r"was not kept.*begin a new base.*no site has kept it"):
         await back_up(pair, folder)
+    log = pair.running["a"].service.backups.log(first.target, first.identity, first.end.epoch, first.end.seq)
+    with pytest.raises(Conflict, match="was not kept"):  # and no head before it, which would be a broken answer
+        await anext(log)
     taken = await back_up(pair, folder, new_base=True)
     assert taken.is_new_base
     await restore(folder, tmp_path / "new")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from gateway.backup.holding import BackupSettings
 from storage.backup.kept_log import FOLDER
 from storage.backup.manifest import WantedMoment
 from storage.engines.opening import open_engine
@@ -39,7 +40,9 @@ async def followed(pair: Pair, active: str) -> None:
 
 
 async def switch_over(pair: Pair, to: str) -> None:
-    assert (await pair.operate(to, "switchover", to)).state == "succeeded"
+    await followed(pair, OTHER[to])
+    done = await pair.operate(to, "switchover", to)
+    assert done.state == "succeeded", done
     await pair.until(lambda: pair.role(to) == "ACTIVE" and pair.role(OTHER[to]) == "STANDBY")
 
 
@@ -68,7 +71,6 @@ async def test_the_chain_goes_on_behind_a_switchover_and_back(pair: Pair, tmp_pa
     for _ in range(2):
         await write_much(pair, active)
         moments.append(await moment(pair, active))
-        await followed(pair, active)
         active = OTHER[active]
         await switch_over(pair, active)
         await write_much(pair, active)
@@ -89,7 +91,6 @@ async def test_several_changes_between_two_calls(pair: Pair, tmp_path: Path) -> 
     for active in "aba":
         await write_much(pair, active)
         moments.append(await moment(pair, active))
-        await followed(pair, active)
         await switch_over(pair, OTHER[active])
     sites = PairSites(pair)
     assert not (await back_up(sites, folder)).is_new_base
@@ -120,7 +121,12 @@ async def test_nothing_is_kept_without_a_backup_nor_behind_its_release(pair: Pai
     await switch_over(pair, "b")
     assert not kept(pair, "a")
     target = (await back_up(pair, tmp_path / "backup")).manifest.target
-    assert all(site(pair, name).parts.cursors.of_kind("backup") for name in "ab")
+    for name in "ab":
+        assert site(pair, name).parts.cursors.of_kind("backup")
+        figures = site(pair, name).backup_holds.figures(BackupSettings(old_after_s=7))
+        assert figures["last_backup_age_max_seconds"] == 7
+        assert 0 <= figures["last_backup_age_seconds"] < 3600 < figures["last_backup_timestamp_seconds"]
+        assert "last_backup_age_max_seconds" not in site(pair, name).backup_holds.figures(BackupSettings(old_after_s=0))
     await write_much(pair, "b")
     await switch_over(pair, "a")
     assert kept(pair, "b")
@@ -128,7 +134,7 @@ async def test_nothing_is_kept_without_a_backup_nor_behind_its_release(pair: Pai
         await pair.running[name].service.backups.release(target)
         assert not site(pair, name).parts.cursors.of_kind("backup")
         assert not kept(pair, name)
-        assert site(pair, name).backup_holds.last_complete_ms is None
+        assert site(pair, name).backup_holds.figures(BackupSettings()) == {}
 
 
 async def test_what_is_kept_has_a_bound(pair: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
