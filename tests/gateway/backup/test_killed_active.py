@@ -46,8 +46,8 @@ def killed_in(place: Path, pattern: str, pid: int, config: tuple[str, ...]) -> s
         os.kill(pid, signal.SIGKILL)
         backup.send_signal(signal.SIGCONT)
         said = backup.communicate(timeout=DEADLINE_S)[0]
-        assert backup.returncode == 1, said
-        return said
+        assert backup.returncode == 4, said
+        return " ".join(said.split())
     finally:
         backup.kill()
         backup.wait()
