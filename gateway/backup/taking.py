@@ -95,7 +95,8 @@ class BackupTaker:
             try:
                 kept = await self._log(site, "kept", manifest)
             except (Conflict, NotFound, PeerError, Unavailable) as error:
-                answers.append(error.message)
+                silent = error.__cause__ if isinstance(error.__cause__, PeerError) else None
+                answers.append(error.message if silent is None else f"{silent.message} (once it follows, run the backup again)")
                 continue
             self._say(f"site {site} kept the log up to sequence {kept.end.seq:,} of an earlier time as the active")
             return kept
