@@ -33,12 +33,13 @@ def write(pair: Pair, first: int) -> None:
 
 def killed_in(place: Path, pattern: str, pid: int, config: tuple[str, ...]) -> str:
     """Returns what the command says whose active is killed once it has written its first part."""
+    before = set(place.glob(pattern))
     backup = subprocess.Popen(
         [*TWINLOG, "backup", "--to", str(place), *config], cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     )
     try:
         until_s = time.monotonic() + DEADLINE_S
-        while not any(place.glob(pattern)):
+        while not set(place.glob(pattern)) - before:
             assert backup.poll() is None, backup.communicate()[0]
             assert time.monotonic() < until_s
             time.sleep(0.001)
