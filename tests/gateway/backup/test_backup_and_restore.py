@@ -20,7 +20,7 @@ from storage.log.encryption import Keyring, LogKey
 from storage.log.wal import Wal, WalSettings
 from tests.gateway.backup.rig import PairSites, Rows, back_up, new_site, put_together, restore, rows_of, target_at
 from tests.pair.pair import Pair
-from tests.pair.pair_rig import open_pair, put, site
+from tests.pair.pair_rig import epoch, open_pair, put, site
 from tests.storage.disk.memory_files import MemoryFiles
 from twinlog.errors import Conflict, DamagedLog, DataDirectoryError, NotFound, Overloaded, Refused, Unavailable
 
@@ -144,6 +144,7 @@ async def test_the_log_is_kept_for_the_next_time(pair: Pair, tmp_path: Path) -> 
     assert len(wal.segments()) > 3
     engine = site(pair, "a").parts.engine
     await pair.until(lambda: engine.durable_seq >= engine.applied.seq - 5)
+    await pair.until(lambda: (epoch(pair, "a").shipper.view.durable_seq or 0) >= engine.applied.seq - 5)
     await site(pair, "a").active_epoch.trim()  # type: ignore[union-attr]
     assert (wal.first_previous or 0) <= (await back_up(pair, tmp_path / "backup")).manifest.base.point.seq
     await restore(tmp_path / "backup", tmp_path / "new")
