@@ -16,7 +16,7 @@ Source: protocol.md section 8 (Rejoin a).
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from itertools import pairwise, takewhile
@@ -60,12 +60,15 @@ class RejoinReport:
 
 
 class Rejoin:
-    """One rejoin of `site` to `peer`, which `other` asks. `accepted`: the loss that an operator accepts (`Diverged`)."""
+    """One rejoin of `site` to `peer`, which `other` asks. `clear_wal`: empties `wal`; what it held may be kept for a backup.
+    `accepted`: the loss that an operator accepts (`Diverged`)."""
 
     def __init__(
         self, *, site: str, peer: str, engine: StorageEngine, applier: FrameApplier, wal: Wal, files: Files,
-        other: OtherSite, sink: Sink, failpoints: Failpoints, accepted: int | str | None = None,
+        other: OtherSite, sink: Sink, failpoints: Failpoints, clear_wal: Callable[[], Awaitable[None]],
+        accepted: int | str | None = None,
     ) -> None:
+        self._clear_wal = clear_wal
         self._site, self._peer, self._accepted = site, peer, accepted
         self._engine, self._applier, self._wal, self._files = engine, applier, wal, files
         self._other, self._sink, self._failpoints = other, sink, failpoints
@@ -84,7 +87,7 @@ class Rejoin:
         await self._cut(attested)
         await self._applier.forget_after(self.report.end_seq)
         self._failpoints.hit("rejoin.cut")
-        await self._wal.clear()
+        await self._clear_wal()
         self._failpoints.hit("rejoin.cleared")
         await self._sink.set_followed_epoch(self.report.active_epoch)
         return self.report

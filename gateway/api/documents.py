@@ -225,8 +225,9 @@ class AuditDocument(Struct):
 
 
 class BackupPoint(Struct, forbid_unknown_fields=True):
-    """The point up to which a backup has the log."""
+    """The point up to which a backup has the log. `identity`: of the pair that it is of."""
 
+    identity: Annotated[str, Meta(pattern="^[0-9a-f]{16}$")]
     epoch: Annotated[int, Meta(ge=1, le=1 << 53)]
     seq: Annotated[int, Meta(ge=0, le=1 << 53)]
 

@@ -80,7 +80,7 @@ CHECK = {
 }
 SWITCHOVER: dict[str, Any] = {"kind": "switchover", "to": "b", "options": {}, "dry_run": False}
 NEW_BARRIER = {"name": "audit-1"}
-BACKUP_POINT = {"epoch": 3, "seq": 8123}
+BACKUP_POINT = {"identity": "0123456789abcdef", "epoch": 3, "seq": 8123}
 NEW_AUDIT: dict[str, Any] = {
     "id": "20130101T050000-compare", "job": "compare", "barrier": "audit-1", "started_at": "2013-01-01T05:00:00Z",
     "finished_at": "2013-01-01T05:01:00Z", "outcome": "good", "differences": 0, "tables": ["flights"], "by": "ann@host",

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import re
+import secrets
+import time
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,20 +19,40 @@ from rich.markup import escape
 from rich.table import Table
 
 from gateway.config.loading import load_site_config
+from gateway.config.reading import Reader
 from gateway.stopping import run_until_stopped
 from remote_log.dfs.hdfs.jvm import end_process
 from remote_log.dfs.opening import DfsSettings
 from storage.backup.manifest import NEWEST, Manifest, WantedMoment, newest_of_each_base
+from storage.backup.pruning import Choice, by_age, by_count
+from storage.log.encryption import Keyring
 from twinlog.cli.status import figure, size
-from twinlog.errors import InvalidInput, TwinlogError
+from twinlog.errors import DamagedLog, InvalidInput, words
 from twinlog.sites import Sites
-from twinlog.terminal import EXIT_CODES, ConfigOption, Exit, JsonOption, endings, notes, out, print_json, verb
+from twinlog.terminal import (
+    EXIT_CODES,
+    ConfigOption,
+    DryRunOption,
+    Exit,
+    JsonOption,
+    YesOption,
+    confirm,
+    endings,
+    notes,
+    out,
+    print_json,
+    verb,
+)
 
 app = typer.Typer(help="Back a running pair up into a folder: all rows once, then the log. Needs auditor and reader:*.")
 restore_app = typer.Typer()
 endings.append(end_process)  # a process in which Java runs ends at once when its work is done
 _LAYS = "a directory, or hdfs://NAMENODE:PORT/FOLDER."
 _Place = Annotated[str, typer.Argument(metavar="PLACE", help=f"The backup: {_LAYS}", show_default=False)]
+_Keys = Annotated[list[str], typer.Option(
+    "--key", metavar="ID=REF", show_default=False,
+    help="A key of the backup, ID=file:PATH or ID=env:NAME. May be repeated: the first one writes, all of them read.",
+)]
 _Hadoop = Annotated[Path | None, typer.Option(
     "--hadoop", metavar="FILE", help="A site's TOML: for hdfs://, Hadoop's settings are those of its \\[dfs.own].",
 )]
@@ -42,7 +67,7 @@ def backup(
     in_the_clear: Annotated[bool, typer.Option(
         "--in-the-clear", help="Of a pair that encrypts its logs: write the backup without encryption.",
     )] = False,
-    hadoop: _Hadoop = None, as_json: JsonOption = False,
+    key: _Keys = [], hadoop: _Hadoop = None, as_json: JsonOption = False,  # noqa: B006
 ) -> None:
     """Back a running pair up into a folder: all rows once, then the log. Needs auditor and reader:*."""
     if context.invoked_subcommand is not None:
@@ -52,8 +77,10 @@ def backup(
     from gateway.backup.taking import BackupTaker, Taken
     from gateway.backup.target import opened
 
+    keys = keyring(key)
+
     async def work(sites: Sites) -> Taken:
-        async with opened(to, _hadoop_settings(hadoop), makes=True) as target:
+        async with opened(to, _hadoop_settings(hadoop), makes=True, keys=keys) as target:
             taker = BackupTaker(sites, target, in_the_clear=in_the_clear, say=_say(as_json))
             return await taker.take(new_base=new_base)
 
@@ -78,25 +105,63 @@ def list_backup(place: _Place, hadoop: _Hadoop = None, as_json: JsonOption = Fal
     if as_json:
         print_json({"place": place, "bases": [_document(each) for each in chains]})
         return
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for title in ("pair", "from", "at", "to", "at", "rows of the base", "size"):
-        is_figure = title in ("from", "to", "rows of the base", "size")
-        table.add_column(title, justify="right" if is_figure else "left", no_wrap=True)
-    for each in chains:
-        begin, end = each.base.point, each.end
-        length = size(sum(part.length_bytes for part in each.parts))
-        table.add_row(
-            escape(each.pair), f"{begin.seq:,}", begin.at, f"{end.seq:,}", end.at,
-            f"{each.base.rows:,}", length,
-        )
-    out().print(table)
+    out().print(_table({"": chains}))
+
+
+@app.command("prune", epilog=EXIT_CODES)
+@verb
+def prune_backup(
+    place: _Place,
+    keep: Annotated[int, typer.Option(
+        "--keep", metavar="N", help="So many of the newest bases stay, with their log.", show_default=False,
+    )] = 0,
+    older_than: Annotated[str, typer.Option(
+        "--older-than", metavar="AGE", help="Such as 30d or 12h: every younger moment can be restored as before.",
+    )] = "",
+    dry_run: DryRunOption = False, yes: YesOption = False, hadoop: _Hadoop = None, as_json: JsonOption = False,
+) -> None:
+    """Remove old bases with the log behind them. It shows first what goes; the newest base always stays."""
+    choose = _choice(keep, older_than)
+    choice = choose(asyncio.run(_manifests(place, hadoop)))
+    if not as_json:
+        out().print(_table({"[bold]goes[/]": choice.go, "stays": choice.stay}))
+        out().print(f"{figure(len(choice.go), 'bases')} would go, each with its log: {size(_bytes(choice.go))}.")
+    if not dry_run:
+        if choice.go:
+            confirm("Their moments can never be restored again. Remove them?", yes)
+        asyncio.run(_pruned(place, hadoop, choose))
+    if as_json:
+        print_json({
+            "place": place, "go": [_document(one) for one in choice.go], "stay": [_document(one) for one in choice.stay],
+            "is_done": not dry_run,
+        })
+    elif not dry_run:
+        out().print(f"[green]Removed[/]: {figure(len(choice.go), 'bases')}.")
+
+
+@app.command("release", epilog=EXIT_CODES)
+@verb
+def release_backup(
+    place: _Place, config: ConfigOption = "", hadoop: _Hadoop = None, as_json: JsonOption = False
+) -> None:
+    """Give a backup up: both sites keep no log for it any more, and no alert asks for it. Its files stay."""
+    target = asyncio.run(_manifests(place, hadoop))[-1].target
+    with closing(Sites(config)) as sites:
+        for site in sites.urls:
+            sites.ask(site, "DELETE", f"/v1/backups/{target}")
+            if not as_json:
+                out().print(f"Site {site} keeps no log for {escape(place)} any more.", soft_wrap=True)
+    if as_json:
+        print_json({"place": place, "target": target})
+    else:
+        out().print("Its files stay. Its next call registers it again, and may need a new base.")
 
 
 @app.command(epilog="Exit codes: 0 sound, 1 damaged or missing, 2 wrong usage or configuration.")
 @verb
-def verify(place: _Place, hadoop: _Hadoop = None, as_json: JsonOption = False) -> None:
+def verify(place: _Place, key: _Keys = [], hadoop: _Hadoop = None, as_json: JsonOption = False) -> None:  # noqa: B006
     """Read every file that a backup needs, and name each one that is damaged or missing."""
-    files, faults = asyncio.run(_verified(place, hadoop))
+    files, faults = asyncio.run(_verified(place, hadoop, keyring(key)))
     if as_json:
         print_json({"files": files, "faults": faults})
     else:
@@ -116,16 +181,16 @@ def restore(
     at: Annotated[str, typer.Option(
         "--at", metavar="MOMENT", help="A sequence, or a time such as 2026-11-28T03:00Z. Left out: the newest.",
     )] = "",
-    as_json: JsonOption = False,
+    key: _Keys = [], as_json: JsonOption = False,  # noqa: B006
 ) -> None:
     """Make a new pair from a backup: its first active gets the rows of one moment. Refuses all that is not empty."""
     from gateway.backup.restoring import Restored, Restorer
     from gateway.backup.target import opened
 
-    site, moment = load_site_config(config), parse_moment(at)
+    site, moment, keys = load_site_config(config), parse_moment(at), keyring(key)
 
     async def work() -> Restored:
-        async with opened(source, site.dfs.own) as target:
+        async with opened(source, site.dfs.own, keys=keys) as target:
             return await Restorer(target, site, _say(as_json)).restore(moment)
 
     restored = run_until_stopped(work())
@@ -160,6 +225,54 @@ def parse_moment(text: str) -> WantedMoment:
         raise InvalidInput(f"--at is {text[:40]!r}: write a sequence, or a time such as 2026-11-28T03:00:00Z") from error
 
 
+def _table(chains: dict[str, list[Manifest]]) -> Table:
+    """A line for each base. The keys stand in front of theirs; "" alone: there is no such column."""
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for title in ([] if "" in chains else [""]) + ["pair", "from", "at", "to", "at", "rows of the base", "size"]:
+        is_figure = title in ("from", "to", "rows of the base", "size")
+        table.add_column(title, justify="right" if is_figure else "left", no_wrap=True)
+    for fate, each in ((fate, each) for fate, some in chains.items() for each in some):
+        begin, end = each.base.point, each.end
+        table.add_row(
+            *([fate] if fate else []), escape(each.pair), f"{begin.seq:,}", begin.at, f"{end.seq:,}", end.at,
+            f"{each.base.rows:,}", size(_bytes([each])),
+        )
+    return table
+
+
+def _bytes(manifests: Sequence[Manifest]) -> int:
+    return sum(part.length_bytes for manifest in manifests for part in manifest.parts)
+
+
+def _choice(keep: int, older_than: str) -> Callable[[list[Manifest]], Choice]:
+    """Chooses what goes. Raises InvalidInput."""
+    if bool(keep) == bool(older_than):
+        raise InvalidInput("say what goes: either --keep N, or --older-than 30d")
+    if keep:
+        return lambda manifests: by_count(manifests, keep)
+    found = re.fullmatch(r"(\d{1,5})([dh])", older_than)
+    if found is None:
+        raise InvalidInput(f"--older-than is {older_than[:40]!r}: write days or hours, such as 30d or 12h")
+    since_ms = time.time_ns() // 1_000_000 - int(found[1]) * {"d": 86_400_000, "h": 3_600_000}[found[2]]
+    return lambda manifests: by_age(manifests, since_ms)
+
+
+async def _pruned(place: str, hadoop: Path | None, choose: Callable[[list[Manifest]], Choice]) -> None:
+    from gateway.backup.pruning import prune
+    from gateway.backup.target import opened
+
+    async with opened(place, _hadoop_settings(hadoop)) as target:
+        await prune(target, choose(await target.held()))
+
+
+def keyring(references: Sequence[str]) -> Keyring:
+    """The keys of --key. Raises InvalidInput."""
+    try:
+        return Keyring("--key", Reader(Path("--key"), os.environ).keys(list(references)), secrets.token_bytes)
+    except ValueError as error:
+        raise InvalidInput(f"--key {words(error)}: write ID=file:PATH or ID=env:NAME") from error
+
+
 def _say(as_json: bool) -> Any:
     return (lambda line: None) if as_json else (lambda line: notes().print(f"[dim]{escape(line)}[/]"))
 
@@ -175,27 +288,33 @@ async def _manifests(place: str, hadoop: Path | None) -> list[Manifest]:
         return await target.held()
 
 
-async def _verified(place: str, hadoop: Path | None) -> tuple[int, list[str]]:
+async def _verified(place: str, hadoop: Path | None, keys: Keyring) -> tuple[int, list[str]]:
     """Returns how many files were read, and what is wrong."""
     from gateway.backup.target import opened
 
     faults: list[str] = []
-    async with opened(place, _hadoop_settings(hadoop)) as target:
-        parts = {part.name: part for manifest in newest_of_each_base(await target.held()) for part in manifest.parts}
-        for part in parts.values():
+    files = 0
+    async with opened(place, _hadoop_settings(hadoop), keys=keys) as target:
+        for manifest in newest_of_each_base(await target.held()):
             try:
-                await target.read(part)
-            except TwinlogError as error:
+                target.check(manifest)
+            except DamagedLog as error:
                 faults.append(error.message)
-    return len(parts), faults
+            for part in manifest.parts:
+                files += 1
+                try:
+                    await target.read(manifest, part)
+                except DamagedLog as error:
+                    faults.append(error.message)
+    return files, faults
 
 
 def _document(manifest: Manifest) -> dict[str, Any]:
     begin, end = manifest.base.point, manifest.end
     return {
         "pair": manifest.pair, "identity": manifest.identity, "target": manifest.target, "number": manifest.number,
-        "in_the_clear": manifest.in_the_clear, "rows": manifest.base.rows,
-        "bytes": sum(part.length_bytes for part in manifest.parts),
+        "in_the_clear": manifest.in_the_clear, "key_id": manifest.key_id, "rows": manifest.base.rows,
+        "bytes": _bytes([manifest]),
         "begin": {**msgspec.to_builtins(begin), "at": begin.at},
         "end": {**msgspec.to_builtins(end), "at": end.at},
     }

@@ -22,6 +22,7 @@ from remote_log.dfs.opening import open_dfs
 from remote_log.dfs.owner import Owner
 from remote_log.layout import RemoteLayout
 from storage.backup.manifest import LogPart, Manifest, WantedMoment, chosen
+from storage.backup.sealing import opened_schemas
 from storage.backup.stream import Continuation, MessageReader, ReachedPoint, RowsMessage, frames_in, point_of, stored_rows
 from storage.clock import SystemClock
 from storage.disk.data_dir import end_restore, open_data_dir
@@ -59,6 +60,7 @@ class Restorer:
         """Raises Refused, DamagedLog, DataDirectoryError; then nothing is restored."""
         manifest, log = chosen(await self._target.held(), moment)
         self._say(f"checking {len(manifest.base.parts) + len(log):,} files of {self._target.place}")
+        self._target.check(manifest)
         await self._check_parts(manifest, log)
         await self._check_pair_is_new()
         config = self._config
@@ -112,7 +114,7 @@ class Restorer:
         base, rows, frames = manifest.base, 0, 0
         await self._begin(engine)
         self._say(f"loading {base.rows:,} rows")
-        schemas: dict[int, bytes] | None = base.schemas
+        schemas: dict[int, bytes] | None = opened_schemas(self._target.keys, manifest, self._target.place)
         await engine.load_base([], [], _PROGRESS, True, schemas)
         async for part in self._rows(manifest):
             await engine.load_base(stored_rows(part.rows), part.outcomes, _PROGRESS, False, None)
@@ -150,7 +152,7 @@ class Restorer:
         for part in manifest.base.parts:
             where = f"{self._target.place}/{part.name}"
             reader = MessageReader(where)
-            for message, _ in reader.take(await self._target.read(part)):
+            for message, _ in reader.take(await self._target.read(manifest, part)):
                 if not isinstance(message, RowsMessage):
                     raise DamagedLog(f"{where} holds what is no row", file=where, offset=0)
                 yield message
@@ -160,7 +162,7 @@ class Restorer:
         at = manifest.base.point
         for each in log:
             where = f"{self._target.place}/{each.part.name}"
-            chain, frames = Continuation(at, where), frames_in(await self._target.read(each.part), where)
+            chain, frames = Continuation(at, where), frames_in(await self._target.read(manifest, each.part), where)
             chain.take(frames)
             at = chain.at
             yield frames

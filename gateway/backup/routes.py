@@ -56,7 +56,45 @@ def router() -> APIRouter:
         context = context_of(request)
         point = await json_request(request, context, _decode_point)
         what = {"target": target, "what": "log", "epoch": point.epoch, "seq": point.seq}
-        return await _streamed(request, what, context.service.backups.log(target, point.epoch, point.seq))
+        return await _streamed(request, what, context.service.backups.log(target, point.identity, point.epoch, point.seq))
+
+    @routes.post(
+        "/{target}:kept", operation_id="readKeptLog",
+        summary="Read what a site kept of an earlier time as the active behind a point, for a backup",
+        openapi_extra=api.body(api.ref(BackupPoint), examples.BACKUP_POINT),
+        responses=api.answers({200: whole}, 400, 409, 413, 415, 422, 503),
+    )
+    async def read_kept(target: Target, request: Request) -> Response:
+        context = context_of(request)
+        point = await json_request(request, context, _decode_point)
+        what = {"target": target, "what": "kept log", "epoch": point.epoch, "seq": point.seq}
+        return await _streamed(request, what, context.service.backups.kept(point.identity, point.epoch, point.seq))
+
+    @routes.post(
+        "/{target}:complete", operation_id="completeBackup", status_code=204,
+        summary="Say that a backup has everything up to a point: at both sites, which keep their log for it from there on",
+        openapi_extra=api.body(api.ref(BackupPoint), examples.BACKUP_POINT),
+        responses=api.answers({204: {"description": "it is noted"}}, 400, 413, 415, 422, 503),
+    )
+    async def complete(target: Target, request: Request) -> Response:
+        context = context_of(request)
+        point = await json_request(request, context, _decode_point)
+        async with act(request, events.BACKUP_COMPLETE, {"target": target, "epoch": point.epoch, "seq": point.seq}):
+            await context.service.backups.complete(target, point.identity, point.epoch, point.seq)
+        return Response(status_code=204)
+
+    @routes.delete(
+        "/{target}", operation_id="releaseBackup", status_code=204,
+        summary="Keep no log of this site for a backup any more, and forget it", responses=api.answers(
+            {204: {"description": "nothing is kept for it"}}, 422, 503
+        ),
+    )
+    async def release(target: Target, request: Request) -> Response:
+        context = context_of(request)
+        await head_once_whole(request, context)
+        async with act(request, events.BACKUP_RELEASE, {"target": target}):
+            await context.service.backups.release(target)
+        return Response(status_code=204)
 
     return routes
 

@@ -1,41 +1,43 @@
 """An active gives a backup all its rows at one point, and its log behind a point.
 
 What always holds: the rows are a snapshot of what is applied, so of what is committed; the log ends at what was committed when
-it was asked for; whoever asks says up to where it has the log, and from there on it is kept for the next time, for at most
-TARGETS_MAX targets, and as long as the WAL is not too long for it (`wal.backup_bytes_max`). One reader of rows at a time: it
-holds a snapshot of the storage.
+it was asked for; whoever asks says up to where it has the log, and from there on it is kept for the next time (holding.py), as
+long as the WAL is not too long for it (`wal.backup_bytes_max`). One reader of rows at a time: it holds a snapshot.
+A site gives what it kept of an earlier time as the active, as far as its history contains it.
 Source: docs/decisions/2026-11-28-backup.md.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 
-from gateway.epoch.active_epoch import BACKUP_HOLDER, ActiveEpoch
+from gateway.backup.holding import BackupHolds
 from gateway.service.serving import Serving
 from remote_log.replication.base_sender import BaseSettings, base_parts
 from remote_log.replication.epoch_history import contains
 from remote_log.replication.messages import BaseProgress
+from storage.backup.kept_log import KeptLog
 from storage.backup.stream import BackupHead, End, Frames, Message, ReachedPoint, RowsMessage, encode_message, rows_of
 from storage.engine import EngineState, Snapshot, StorageEngine
-from storage.log.cursors import CursorRegistry
+from storage.log.frame import Frame
 from storage.log.wal import Wal
-from twinlog.errors import Conflict, LogGap, Overloaded
+from twinlog.errors import Conflict, LogGap, Overloaded, Refused, Unavailable
 
 LOG_BYTES = 1 << 20  # of frames in a message, about
-TARGETS_MAX = 4
 PART = BaseSettings()
 
 
 class BackupService:
     def __init__(
-        self, serving: Serving, *, pair: str, site: str, engine: StorageEngine, wal: Wal, cursors: CursorRegistry,
-        encrypted: bool,
+        self, serving: Serving, holds: BackupHolds, *, pair: str, site: str, engine: StorageEngine, wal: Wal, kept: KeptLog,
+        encrypted: bool, identity: Callable[[], str],
     ) -> None:
-        self._serving, self._pair, self._site = serving, pair, site
-        self._engine, self._wal, self._cursors, self._encrypted = engine, wal, cursors, encrypted
+        self._serving, self._holds, self._pair, self._site = serving, holds, pair, site
+        self._engine, self._wal, self._kept, self._encrypted = engine, wal, kept, encrypted
+        self._identity = identity  # of the pair, as far as this site has met it
+        self.release = holds.release
         self._reading = asyncio.Lock()
 
     async def base(self, target: str) -> AsyncGenerator[bytes, None]:
@@ -43,12 +45,14 @@ class BackupService:
         if self._reading.locked():
             raise Overloaded("another backup reads the rows of this site now: wait until it has ended", retry_after_s=10)
         async with self._reading:
-            epoch = self._serving.for_reads()
-            await self._hold(epoch, target, self._engine.applied.seq)
+            self._serving.for_reads()
+            at = self._engine.applied
+            await self._holds.register(target)
+            self._holds.advance(target, at.epoch, at.seq)
             snapshot = await self._engine.snapshot()
             try:
                 state = await snapshot.state()
-                yield encode_message(self._head(state, of_base=True))
+                yield encode_message(self._head(state, self._wal.pair, of_base=True))
                 parts = 0
                 async with aclosing(_rows(snapshot, state)) as messages:
                     async for message in messages:
@@ -58,43 +62,74 @@ class BackupService:
             finally:
                 snapshot.close()
 
-    async def log(self, target: str, after_epoch: int, after_seq: int) -> AsyncGenerator[bytes, None]:
-        """The log behind a point, as messages. Raises NotActive, Unavailable, Conflict before the first one."""
+    async def log(self, target: str, identity: str, after_epoch: int, after_seq: int) -> AsyncGenerator[bytes, None]:
+        """The log behind a point, as messages. Raises NotActive, Unavailable, Refused, Conflict before the first one."""
         epoch = self._serving.for_reads()
+        self._check(identity, self._wal.pair)
         upto = epoch.core.committed
         state = self._engine.applied
         if after_seq > upto or not contains(state.epochs, after_epoch, after_seq):
             raise Conflict(
-                f"this log does not hold sequence {after_seq} of epoch {after_epoch}: it left the log of the backup before "
-                "that; begin a new base (--new-base)", epoch=after_epoch, seq=after_seq,
+                f"the log of site {self._site} does not hold sequence {after_seq} of epoch {after_epoch}: it left the log of "
+                "the backup before that; begin a new base (--new-base)", epoch=after_epoch, seq=after_seq,
             )
-        await self._hold(epoch, target, after_seq)
-        yield encode_message(self._head(state, of_base=False))
-        at, parts = after_seq, 0
-        while at < upto:
-            try:
-                frames = await self._wal.read(at, upto, LOG_BYTES)
-            except LogGap as error:
-                raise Conflict(
-                    f"the log behind sequence {at} was trimmed, since it was not kept for this backup: begin a new base "
-                    "(--new-base)", seq=at,
-                ) from error
+        await self._holds.register(target)
+        self._holds.advance(target, after_epoch, after_seq)
+        frames = await self._next(after_seq, upto)  # before the first message: whoever asks hears why it gets none
+        yield encode_message(self._head(state, self._wal.pair, of_base=False))
+        parts = 0
+        while frames:
             yield encode_message(Frames(b"".join(frame.data for frame in frames)))
-            at, parts = frames[-1].last_seq, parts + 1
+            frames, parts = await self._next(frames[-1].last_seq, upto), parts + 1
         yield encode_message(End(parts))
 
-    def _head(self, state: EngineState, *, of_base: bool) -> BackupHead:
+    async def _next(self, after_seq: int, upto_seq: int) -> list[Frame]:
+        try:
+            return await self._wal.read(after_seq, upto_seq, LOG_BYTES)
+        except LogGap as error:
+            raise Conflict(
+                f"the log of site {self._site} begins behind sequence {after_seq}: what lies between was not kept for this "
+                "backup; begin a new base (--new-base)", seq=after_seq,
+            ) from error
+
+    async def kept(self, identity: str, after_epoch: int, after_seq: int) -> AsyncGenerator[bytes, None]:
+        """Messages of what this site kept as an earlier active. Raises Unavailable, Refused, Conflict as `log` does."""
+        if self._serving.reading is None and not self._serving.reads_stale:
+            raise Unavailable(f"site {self._site} neither leads nor follows now, or is being filled", retry_after_s=10)
+        state = self._engine.applied
+        frames, pair = await self._next_kept(state, after_epoch, after_seq)
+        if not frames:
+            raise Conflict(f"site {self._site} keeps nothing behind sequence {after_seq}", seq=after_seq)
+        self._check(identity, pair)
+        yield encode_message(self._head(state, pair, of_base=False))
+        parts = 0
+        while frames:
+            yield encode_message(Frames(b"".join(frame.data for frame in frames)))
+            (frames, _), parts = await self._next_kept(state, frames[-1].epoch, frames[-1].last_seq), parts + 1
+        yield encode_message(End(parts))
+
+    async def _next_kept(self, state: EngineState, after_epoch: int, after_seq: int) -> tuple[list[Frame], str]:
+        if not contains(state.epochs, after_epoch, after_seq):
+            return [], ""
+        frames, pair = await self._kept.read(after_seq, state.seq, LOG_BYTES)
+        return [frame for frame in frames if contains(state.epochs, frame.epoch, frame.last_seq)], pair
+
+    async def complete(self, target: str, identity: str, epoch: int, seq: int) -> None:
+        """The backup has everything up to this point. Raises Refused."""
+        self._check(identity, self._identity())
+        await self._holds.complete(target, epoch, seq)
+
+    def _check(self, identity: str, own: str) -> None:
+        if identity != own:
+            raise Refused(
+                f"its place holds a backup of another pair ({identity}), and this is pair {self._pair}"
+                f" ({own or 'not known yet'}): give this one a place of its own"
+            )
+
+    def _head(self, state: EngineState, identity: str, *, of_base: bool) -> BackupHead:
         point = ReachedPoint(state.epoch, state.seq, state.timestamp)
         schemas, epochs = (state.schemas(), list(state.epochs)) if of_base else ({}, [])
-        return BackupHead(self._pair, self._wal.pair, self._site, point, self._encrypted, schemas, epochs)
-
-    async def _hold(self, epoch: ActiveEpoch, target: str, seq: int) -> None:
-        name = f"{BACKUP_HOLDER}-{target}"
-        held = [one for one in self._cursors.positions(epoch.epoch) if one.startswith(f"{BACKUP_HOLDER}-")]
-        if name not in held and len(held) >= TARGETS_MAX:
-            await self._cursors.remove(held[0])
-        await self._cursors.register(BACKUP_HOLDER, name)
-        self._cursors.advance(name, epoch.epoch, seq)
+        return BackupHead(self._pair, identity, self._site, point, self._encrypted, schemas, epochs)
 
 
 async def _rows(snapshot: Snapshot, state: EngineState) -> AsyncGenerator[Message, None]:

@@ -12,14 +12,28 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from msgspec.structs import replace
 
 from gateway.backup.target import PartWriter, Target
-from storage.backup.manifest import FORMAT, Base, LogPart, Manifest
+from storage.backup.manifest import ENCRYPTED_FORMAT, FORMAT, Base, LogPart, Manifest
+from storage.backup.sealing import sealed_schemas
 from storage.backup.stream import BackupHead, Continuation, End, Frames, Message, MessageReader, RowsMessage, frames_in
-from twinlog.errors import DamagedLog, NotActive, Refused, TwinlogError, Unavailable
+from twinlog.errors import (
+    Conflict,
+    DamagedLog,
+    KeyUnavailable,
+    NotActive,
+    NotFound,
+    PeerError,
+    Refused,
+    TwinlogError,
+    Unavailable,
+)
 from twinlog.sites import Sites
+
+_AGAIN = "run the backup again once `twinlog status` shows an active; what was there before is whole"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,23 +58,64 @@ class BackupTaker:
         active = await asyncio.to_thread(active_of, self._sites)
         manifest = held[-1] if held and not new_base else None
         is_new_base = manifest is None
+        if manifest is not None:
+            self._check_key(manifest)
         if manifest is None:
             self._say(f"reading all rows from site {active}")
             manifest = await self._base(active, held[-1] if held else None)
             await self._target.publish(manifest)
-        self._say(f"reading the log behind sequence {manifest.end.seq:,} from site {active}")
-        grown = await self._log(active, manifest)
-        if grown is not manifest:
+            await self._target.unmark(manifest.base.id)
+        grown = await self._grown(active, manifest)
+        if len(grown.log) > len(manifest.log):
             await self._target.publish(grown)
             await self._target.forget([one for one in held[:-1] if one.base.id == grown.base.id])
+        else:
+            grown = manifest
+        await asyncio.to_thread(self._complete, grown)
         log_bytes = sum(each.part.length_bytes for each in grown.log[len(manifest.log) :])
         return Taken(grown, is_new_base, log_bytes)
+
+    async def _grown(self, active: str, manifest: Manifest) -> Manifest:
+        """`manifest` with the next number and what is new in the log. What the active does not hold, each site may have kept of
+        an earlier time as the active. Raises Conflict where none has."""
+        grown = replace(manifest, number=manifest.number + 1, made_ms=time.time_ns() // 1_000_000)
+        while True:
+            self._say(f"reading the log behind sequence {grown.end.seq:,} from site {active}")
+            try:
+                return await self._log(active, "log", grown)
+            except Refused as error:
+                raise Refused(f"{self._target.place} is no place for this pair: {error.message}") from error
+            except Conflict as missing:
+                grown = await self._from_what_was_kept(grown, missing)
+
+    async def _from_what_was_kept(self, manifest: Manifest, missing: Conflict) -> Manifest:
+        """`manifest` with what one of the sites kept behind its end. Raises Conflict, which says what each answered."""
+        answers: list[str] = []
+        for site in self._sites.urls:
+            try:
+                kept = await self._log(site, "kept", manifest)
+            except (Conflict, NotFound, PeerError, Unavailable) as error:
+                silent = error.__cause__ if isinstance(error.__cause__, PeerError) else None
+                answers.append(error.message if silent is None else f"{silent.message} (once it follows, run the backup again)")
+                continue
+            self._say(f"site {site} kept the log up to sequence {kept.end.seq:,} of an earlier time as the active")
+            return kept
+        raise Conflict(f"{missing.message}; no site has kept it: {'; '.join(answers)}", **missing.fields)
+
+    def _complete(self, manifest: Manifest) -> None:
+        """Reports to both sites, so that the one that becomes the active keeps its log as well. Blocking."""
+        for site in self._sites.urls:
+            try:
+                self._sites.ask(site, "POST", f"/v1/backups/{manifest.target}:complete", _point(manifest))
+            except TwinlogError as error:
+                self._say(f"site {site} does not know how far this backup leads: {error.message}")
 
     async def _base(self, active: str, before: Manifest | None) -> Manifest:
         target = before.target if before is not None else secrets.token_hex(8)
         messages = self._messages(active, f"/v1/backups/{target}:base", {})
         head = await self._head(messages, before)
         base_id = f"{head.point.epoch}-{head.point.seq}-{secrets.token_hex(4)}"
+        await self._target.mark(base_id)
         writer, rows = PartWriter(self._target, f"base-{base_id}/rows"), 0
         async for message, data in messages:
             if not isinstance(message, RowsMessage):
@@ -68,19 +123,40 @@ class BackupTaker:
             rows += len(message.rows)
             await writer.add(data)
         await writer.end()
-        base = Base(base_id, head.site, head.point, head.schemas, head.epochs, rows, writer.parts)
-        number = before.number + 1 if before is not None else 1
-        clear = head.encrypted
-        return Manifest(FORMAT, number, target, head.pair, head.identity, time.time_ns() // 1_000_000, clear, base)
+        keys = self._target.keys
+        schemas = sealed_schemas(keys, base_id, head.schemas)
+        return Manifest(
+            ENCRYPTED_FORMAT if keys.writes else FORMAT, before.number + 1 if before is not None else 1, target, head.pair,
+            head.identity, time.time_ns() // 1_000_000, in_the_clear=head.encrypted and not keys.writes, key_id=keys.writes,
+            base=Base(base_id, head.site, head.point, schemas, head.epochs, rows, writer.parts),
+        )
 
-    async def _log(self, active: str, manifest: Manifest) -> Manifest:
-        """`manifest` with what is new in the log; itself when there is nothing."""
+    def _check_key(self, manifest: Manifest) -> None:
+        """A base and its log have one key, by which its manifests are proven. Raises Conflict, KeyUnavailable, DamagedLog."""
+        place, writes = self._target.place, self._target.keys.writes
+        if manifest.key_id and writes:
+            self._target.check(manifest)
+        if manifest.key_id == writes:
+            return
+        if not writes:
+            raise KeyUnavailable(
+                f"{place} is encrypted with the key {manifest.key_id!r}, and no --key is given: give --key"
+                f" {manifest.key_id}=file:PATH", file=place, key_id=manifest.key_id, setting="--key",
+            )
+        had = f"encrypted with the key {manifest.key_id!r}" if manifest.key_id else "not encrypted"
+        raise Conflict(
+            f"the last base of {place} is {had}, and the first --key is {writes!r}: a base keeps its key to its end; begin a"
+            " new base (--new-base)"
+        )
+
+    async def _log(self, site: str, what: str, manifest: Manifest) -> Manifest:
+        """`manifest` with what `site` has of the log behind its end. `what`: "log" of the active, or "kept"."""
         begin = manifest.end
-        path = f"/v1/backups/{manifest.target}:log"
-        messages = self._messages(active, path, {"epoch": begin.epoch, "seq": begin.seq})
+        path = f"/v1/backups/{manifest.target}:{what}"
+        messages = self._messages(site, path, _point(manifest))
         await self._head(messages, manifest)
         prefix = f"base-{manifest.base.id}/log-{begin.seq}-{secrets.token_hex(4)}"
-        writer, chain, log = PartWriter(self._target, prefix), Continuation(begin, f"the log of site {active}"), list[LogPart]()
+        writer, chain, log = PartWriter(self._target, prefix), Continuation(begin, f"the log of site {site}"), list[LogPart]()
 
         def ended() -> None:
             after = log[-1].end if log else begin
@@ -89,14 +165,12 @@ class BackupTaker:
         async for message, _ in messages:
             if not isinstance(message, Frames):
                 raise _strange(message)
-            chain.take(frames_in(message.data, f"the log of site {active}"))
+            chain.take(frames_in(message.data, f"the log of site {site}"))
             if await writer.add(message.data):
                 ended()
         if await writer.end():
             ended()
-        if not log:
-            return manifest
-        return replace(manifest, number=manifest.number + 1, made_ms=time.time_ns() // 1_000_000, log=[*manifest.log, *log])
+        return replace(manifest, log=[*manifest.log, *log])
 
     async def _head(self, messages: AsyncIterator[tuple[Message, bytes]], before: Manifest | None) -> BackupHead:
         head, _ = await anext(messages)
@@ -107,14 +181,14 @@ class BackupTaker:
                 f"{self._target.place} holds a backup of pair {before.pair} ({before.identity}), and this is pair {head.pair} "
                 f"({head.identity}): give this one a place of its own"
             )
-        if head.encrypted and not self._in_the_clear:
+        if head.encrypted and not self._in_the_clear and not self._target.keys.writes:
             raise Refused(
-                f"site {head.site} encrypts its logs, and a backup is not encrypted: choose a place that encrypts what it "
-                "holds, and give --in-the-clear"
+                f"site {head.site} encrypts its logs, and this backup would not be encrypted: give --key ID=file:PATH; or"
+                " choose a place that encrypts what it holds, and give --in-the-clear"
             )
         return head
 
-    async def _messages(self, active: str, path: str, body: dict[str, int]) -> AsyncIterator[tuple[Message, bytes]]:
+    async def _messages(self, active: str, path: str, body: dict[str, Any]) -> AsyncIterator[tuple[Message, bytes]]:
         """Yields what the active sends, up to its end, which must come."""
         pieces: Iterator[bytes] = self._sites.stream(active, path, body)
         reader, parts = MessageReader(f"the answer of site {active}"), -1
@@ -128,8 +202,14 @@ class BackupTaker:
                     parts += 1
                     yield message, data
         except NotActive as error:
-            raise Unavailable("the active moved during the backup: run it again, what was there before is whole") from error
+            raise Unavailable(f"the active moved during the backup: {_AGAIN}") from error
+        except PeerError as error:
+            raise Unavailable(f"site {active} broke off: {error.message}; {_AGAIN}") from error
         raise DamagedLog(f"the answer of site {active} ended before its end: run the backup again", file=path, offset=0)
+
+
+def _point(manifest: Manifest) -> dict[str, Any]:
+    return {"identity": manifest.identity, "epoch": manifest.end.epoch, "seq": manifest.end.seq}
 
 
 def active_of(sites: Sites) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from remote_log.dfs.port import Dfs
 from storage.backup.manifest import (
     FOLDER,
     PART_BYTES,
+    UNNAMED,
     BackupFile,
     Manifest,
     decode_manifest,
@@ -26,7 +27,9 @@ from storage.backup.manifest import (
     manifest_name,
     manifest_number,
 )
+from storage.backup.sealing import check_proof, open_file, proven, seal_file
 from storage.disk.os_files import make_folders
+from storage.log.encryption import NO_KEYS, Keyring
 from twinlog.errors import Conflict, DamagedLog, DfsExists, DfsNotFound, InvalidInput, NotFound, reason
 from twinlog.wire.home_paths import expanded
 
@@ -39,6 +42,7 @@ class Target:
 
     place: str
     dfs: Dfs
+    keys: Keyring = NO_KEYS
 
     async def manifests(self) -> list[Manifest]:
         """All of them, in the order of their numbers. Raises DamagedLog, Refused."""
@@ -56,19 +60,31 @@ class Target:
     async def publish(self, manifest: Manifest) -> None:
         """Raises Conflict when another backup wrote to this place meanwhile."""
         try:
-            await self.dfs.create_file(f"/{manifest_name(manifest.number)}", encode_manifest(manifest))
+            await self.dfs.create_file(f"/{manifest_name(manifest.number)}", encode_manifest(proven(self.keys, manifest)))
         except DfsExists as error:
             raise Conflict(
                 f"another backup wrote to {self.place} at the same time: its manifest stands, run this one again"
             ) from error
+
+    async def mark(self, base_id: str) -> None:
+        """No manifest names this base, or soon none will: a prune may remove what there is of it (pruning.py)."""
+        with suppress(DfsExists):
+            await self.dfs.create_file(f"/{UNNAMED}/{base_id}", b"")
+
+    async def unmark(self, base_id: str) -> None:
+        await self.dfs.delete(f"/{UNNAMED}/{base_id}")
 
     async def forget(self, manifests: list[Manifest]) -> None:
         """Deletes the files of these manifests alone: newer ones name every part of theirs."""
         for manifest in manifests:
             await self.dfs.delete(f"/{manifest_name(manifest.number)}")
 
-    async def read(self, part: BackupFile) -> bytes:
-        """Raises DamagedLog, which names the file, unless it is there as the manifest says."""
+    def check(self, manifest: Manifest) -> None:
+        """Raises KeyUnavailable, which names the key, and DamagedLog for a manifest that none of the keys has made."""
+        check_proof(self.keys, manifest, f"{self.place}/{manifest_name(manifest.number)}")
+
+    async def read(self, manifest: Manifest, part: BackupFile) -> bytes:
+        """The content of a part. Raises KeyUnavailable; DamagedLog, which names the file, unless it is as the manifest says."""
         where = f"{self.place}/{part.name}"
         try:
             data = await self.dfs.read(f"/{part.name}")
@@ -79,7 +95,7 @@ class Target:
                 f"{where} is damaged: its {len(data)} bytes are not the {part.length_bytes} that were written; {_REMEDY}",
                 file=where, offset=0,
             )
-        return data
+        return open_file(self.keys, manifest.key_id, part.name, data, where)
 
 
 _REMEDY = "restore the file from a copy of the backup, or restore an earlier moment (`twinlog backup ls`), or another backup"
@@ -107,24 +123,27 @@ class PartWriter:
             return False
         data, self._held = bytes(self._held), bytearray()
         name = f"{self._prefix}-{len(self.parts) + 1:06d}"
+        data = seal_file(self._target.keys, name, data)
         await self._target.dfs.create_file(f"/{name}", data)
         self.parts.append(BackupFile(name, len(data), hashlib.sha256(data).hexdigest()))
         return True
 
 
 @asynccontextmanager
-async def opened(place: str, hadoop: DfsSettings, *, makes: bool = False) -> AsyncIterator[Target]:
+async def opened(
+    place: str, hadoop: DfsSettings, *, makes: bool = False, keys: Keyring = NO_KEYS
+) -> AsyncIterator[Target]:
     """The target at `place`, a directory or hdfs://NAMENODE:PORT/FOLDER. `hadoop`: the client's settings for an HDFS. `makes`:
     a directory that is not there. Raises NotFound, InvalidInput, ConfigError."""
     async with AsyncExitStack() as stack:
         if place.startswith("hdfs://"):
             settings = replace(hadoop, kind="hdfs", path=None, url=place, section="backup", deadline_s=DEADLINE_S)
-            yield Target(place.rstrip("/"), open_hdfs(settings, stack))
+            yield Target(place.rstrip("/"), open_hdfs(settings, stack), keys)
             return
         if "://" in place:
             raise InvalidInput(f"{place} is no place of a backup: it is a directory, or hdfs://NAMENODE:PORT/FOLDER")
         folder = await asyncio.to_thread(_folder, place, makes=makes)
-        yield Target(str(folder), DirectoryDfs(folder, "the backup's directory", DEADLINE_S))
+        yield Target(str(folder), DirectoryDfs(folder, "the backup's directory", DEADLINE_S), keys)
 
 
 def _folder(place: str, *, makes: bool) -> Path:

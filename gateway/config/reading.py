@@ -145,7 +145,7 @@ class Reader:
             if rule.is_secret:
                 return self._secret(raw, rule.is_reference)
             if rule.is_keys:
-                return self._keys(rule.texts(raw, is_text=variable in self.environ))
+                return self.keys(rule.texts(raw, is_text=variable in self.environ))
             value = rule.convert(raw, is_text=variable in self.environ)
             return self._absolute(value) if isinstance(value, Path) else value
         except ValueError as error:
@@ -177,7 +177,8 @@ class Reader:
             raise ValueError("holds a password in plain text")
         return raw
 
-    def _keys(self, references: list[str]) -> tuple[LogKey, ...]:
+    def keys(self, references: list[str]) -> tuple[LogKey, ...]:
+        """The keys behind `references`. Raises ValueError."""
         return log_keys(references, lambda reference: self._secret(reference, is_reference=True))
 
     def unknown_variables(self) -> None:

@@ -28,6 +28,7 @@ from remote_log.fencing.read_lease import LeaseSettings, ReadLease
 from remote_log.replication.shipper import PeerView, Shipper, ShipperPorts, ShipperSettings
 from remote_log.writing.trimmer import Trimmer
 from remote_log.writing.writer import RemoteWriter, RemoteWriterSettings
+from storage.backup.kept_log import BACKUP_HOLDER, KeptLog
 from storage.cancellation import ended, unless_asked
 from storage.clock import Clock
 from storage.log.record import Record, RecordKind
@@ -40,7 +41,7 @@ from switchover.roles.table import Role
 from switchover.site_parts import SiteParts
 from twinlog.errors import Fenced, Incompatible, LogGap, PeerError, Refused, TwinlogError, Unavailable
 
-ENGINE_HOLDER, PEER_HOLDER, BACKUP_HOLDER = "engine", "peer", "backup"
+ENGINE_HOLDER, PEER_HOLDER = "engine", "peer"
 SHIPPING, LEASE, DEGRADE, RESYNC, PROBE, TRIMMING = (  # background work, as the screens name it
     "shipping", "lease", "degrade", "resync", "look at the other site's DFS", "trimming",
 )
@@ -113,7 +114,7 @@ class ActiveEpoch:
     """`on_end` is called once when this epoch must end: fenced, or broken by an error that nothing here can repair."""
 
     def __init__(
-        self, opened: OpenedEpoch, reports: RemoteReports, parts: SiteParts, settings: ActiveSettings, *,
+        self, opened: OpenedEpoch, reports: RemoteReports, parts: SiteParts, settings: ActiveSettings, *, kept: KeptLog,
         make_remote: Callable[[int], RemoteWriter], on_applied: Callable[[], None],
         on_end: Callable[[TwinlogError], None], on_mode: Callable[[], None], auto_resync: bool,
     ) -> None:
@@ -122,7 +123,7 @@ class ActiveEpoch:
         self.lease = reports.lease
         traces = None if parts.tracer is NO_TRACES else WriteTraces(parts.tracer, opened.epoch, parts.clock)
         self.auto_resync = auto_resync
-        self._on_end = on_end
+        self._on_end, self._kept_log = on_end, kept
         start = opened.start
         mode = CommitMode.SYNC if opened.mode == "sync" else CommitMode.ASYNC
         self.core = CommitCore(epoch=opened.epoch, standing=start.last_seq, next_seq=start.last_seq + 1, mode=mode)
@@ -401,9 +402,12 @@ class ActiveEpoch:
         if self.commit.local_trouble is not None:
             await self._make_room()
         cursors.advance(ENGINE_HOLDER, self.epoch, self.parts.engine.durable_seq)
-        for name in cursors.of_kind(BACKUP_HOLDER) if self.parts.wal.is_too_long_for_backups else ():
+        too_long = cursors.of_kind(BACKUP_HOLDER) if self.parts.wal.is_too_long_for_backups else []
+        for name in too_long:
             await cursors.remove(name)
             log.warning("the log is too long to be kept for a backup: its next one needs a new base", holder=name)
+        if too_long:
+            await self._kept_log.release(self.epoch)
         async with cursors.trimming(self.epoch) as safepoint:
             await self.parts.wal.trim(safepoint + 1)
         view = self.shipper.view  # no lock is held from here on: the other site's DFS may not answer

@@ -127,13 +127,16 @@ SECTIONS: dict[str, list[Metric]] = {
             sink_bytes="Bytes of log that the site has taken from the active.",
         ),
     ],
-    "Role changes and audits": [
+    "Role changes, audits and backups": [
         Metric("operations_total", "counter", "Role changes that ended at this site since its start, by kind and outcome.",
                ("kind", "outcome")),
         *_gauges(
             operation_running="1 while a role change runs at the site.",
             last_good_audit_timestamp_seconds="When an audit last found both sites equal.",
             last_good_audit_age_seconds="The time since an audit last found both sites equal.",
+            last_backup_timestamp_seconds="When a call of `twinlog backup` last ended well. Not there before the first one.",
+            last_backup_age_seconds="The time since a call of `twinlog backup` last ended well.",
+            last_backup_age_max_seconds="The age from which that counts as old (`backups.old_after_s`).",
             barriers_held="Barriers whose snapshot the site keeps.",
         ),
         Metric("audit_differences", "gauge", "The differences that the last audit of a kind found.", ("audit",)),

@@ -211,13 +211,22 @@ class Barriers(Protocol):
 
 
 class Backups(Protocol):
-    """Rows and log for a backup. Both raise before the first message, and from then on they only break."""
+    """Rows and log for a backup. What sends messages raises before the first one, and from then on only breaks."""
 
     def base(self, target: str) -> AsyncGenerator[bytes, None]:
         """Messages of all rows (storage/backup/stream.py). Raises NotActive, Unavailable, Overloaded."""
 
-    def log(self, target: str, after_epoch: int, after_seq: int) -> AsyncGenerator[bytes, None]:
-        """Messages of the committed log behind a point. Raises Conflict when it is not held any more."""
+    def log(self, target: str, identity: str, after_epoch: int, after_seq: int) -> AsyncGenerator[bytes, None]:
+        """Messages of the committed log behind a point. Raises Conflict when it is not held, Refused for another pair's."""
+
+    def kept(self, identity: str, after_epoch: int, after_seq: int) -> AsyncGenerator[bytes, None]:
+        """As `log`, of what a site kept of an earlier time as the active. Raises Unavailable, Conflict, Refused."""
+
+    async def complete(self, target: str, identity: str, epoch: int, seq: int) -> None:
+        """The backup has everything up to this point; at any site. Raises Refused."""
+
+    async def release(self, target: str) -> None:
+        """Nothing is kept for the backup any more; at any site."""
 
 
 class AuditLog(Protocol):

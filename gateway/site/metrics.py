@@ -42,6 +42,7 @@ def site_metrics(site: Site) -> dict[str, Figure | Labelled]:
         **_of_condition(condition),
         **_of_storage(site),
         **site.audits.figures(),
+        **site.backup_holds.figures(site.settings.backups),
     }
     if site.pair_state is not None:
         figures["register_state_id"] = site.pair_state.state_id

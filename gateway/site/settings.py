@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Annotated
 
 from gateway.audits.notes import AuditSettings
+from gateway.backup.holding import BackupSettings
 from gateway.epoch.active_epoch import ActiveSettings
 from gateway.service.http_settings import HttpSettings
 from gateway.service.tables import TableSettings
@@ -51,4 +52,5 @@ class SiteSettings(ActiveSettings):
     barriers: BarrierLimits = field(default_factory=BarrierLimits)
     tables: TableSettings = field(default_factory=TableSettings)
     audits: AuditSettings = field(default_factory=AuditSettings)
+    backups: BackupSettings = field(default_factory=BackupSettings)
     switchover: SwitchoverSettings = field(default_factory=SwitchoverSettings)

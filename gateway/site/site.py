@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import structlog
 
 from gateway.audits.notes import AuditNotes
+from gateway.backup.holding import BackupHolds
 from gateway.backup.sending import BackupService
 from gateway.epoch.active_epoch import ENGINE_HOLDER, PEER_HOLDER, ActiveEpoch, RemoteReports
 from gateway.epoch.commit_rule import CommitMode
@@ -38,6 +39,7 @@ from remote_log.fencing.read_lease import ReadLease
 from remote_log.replication.sink import Sink
 from remote_log.replication.verification import Verifier
 from remote_log.writing.writer import RemoteWriter
+from storage.backup.kept_log import KeptLog
 from storage.engines.unshown import standing_at
 from storage.log.record import Record, RecordKind
 from switchover.activation.activation import Activation
@@ -104,9 +106,12 @@ class Site:
         self.barrier_calls = BarrierService(
             self.serving, self.applier, site=self.site, engine=engine, clock=clock, deadline_s=deadline_s
         )
+        self.kept_log = KeptLog(parts.files, parts.wal, parts.cursors)
+        self.backup_holds = BackupHolds(engine, parts.cursors, self.kept_log, clock, lambda: self.epoch)
         self.backups = BackupService(
-            self.serving, pair=settings.pair, site=self.site, engine=engine, wal=parts.wal, cursors=parts.cursors,
-            encrypted=bool(parts.wal.is_encrypted or parts.remote_keys),
+            self.serving, self.backup_holds, pair=settings.pair, site=self.site, engine=engine, wal=parts.wal,
+            kept=self.kept_log, encrypted=bool(parts.wal.is_encrypted or parts.remote_keys),
+            identity=lambda: parts.coordinator.met_pair,
         )
         self.audits = AuditNotes(parts.engine, parts.clock)
         self.remote_log_mark = RemoteLogMark(parts.own_dfs, parts.layout)
@@ -231,7 +236,7 @@ class Site:
         self.catalog.reload()
         auto_resync = parts.engine.meta(PINNED) is None
         self.active_epoch = epoch = ActiveEpoch(
-            opened, reports, parts, self.settings, make_remote=partial(self._make_remote, reports),
+            opened, reports, parts, self.settings, kept=self.kept_log, make_remote=partial(self._make_remote, reports),
             on_applied=self.catalog.applied, on_end=self._epoch_ended, on_mode=self._mode_changed, auto_resync=auto_resync,
         )
         # no await from here to the end: an open epoch and its role come together, whatever fails meanwhile
@@ -309,7 +314,7 @@ class Site:
         rejoin = Rejoin(
             site=self.site, peer=self.peer, engine=self.parts.engine, applier=self.applier, wal=self.parts.wal,
             files=self.parts.files, other=self.parts.other_site, sink=self.sink, failpoints=self.parts.failpoints,
-            accepted=accepted,
+            clear_wal=self.kept_log.take, accepted=accepted,
         )
         report = await rejoin.run()
         self.catalog.reload()

@@ -29,11 +29,12 @@ OF_PEER = (PEER_CHANGE, PEER_HEAD)
 CREATE, ALTER, DROP, RESTORE = "table.create", "table.alter", "table.drop", "table.restore"
 TAKE, RELEASE = "barrier.take", "barrier.release"
 BACKUP = "backup.read"  # all rows, or the log, for a backup
+BACKUP_COMPLETE, BACKUP_RELEASE = "backup.complete", "backup.release"
 AUDIT = "audit.note"  # what an audit or a repair did
 AUDIT_REPORT = "audit.report"  # its report was kept, in place of an earlier one
 RELOAD, LOG_LEVEL = "configuration.reload", "configuration.level"
 
 EVENTS = frozenset({
     OPENED, GAP, STARTED, STOPPED, ACCESS, REFUSED, LOG_IN, LOG_OUT, ASKED, STEP, FENCES, *ROLE_CHANGE, *OF_PEER, CREATE, ALTER,
-    DROP, RESTORE, TAKE, RELEASE, BACKUP, AUDIT, AUDIT_REPORT, RELOAD, LOG_LEVEL,
+    DROP, RESTORE, TAKE, RELEASE, BACKUP, BACKUP_COMPLETE, BACKUP_RELEASE, AUDIT, AUDIT_REPORT, RELOAD, LOG_LEVEL,
 })

@@ -1,1 +1,1 @@
-"""The messages, parts and manifests of a backup."""
+"""The messages, parts and manifests of a backup, and what a site keeps of its log for one."""

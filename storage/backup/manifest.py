@@ -3,6 +3,7 @@
     manifests/000007.json               sealed; the highest number of a base is its newest
     base-<id>/rows-000001               messages of rows (stream.py)
     base-<id>/log-<seq>-<run>-000001    whole frames, behind the base, that end above `seq`
+    unnamed/<id>                        empty: a base that no manifest names yet, or none any more
 
 What always holds: a manifest is written last, whole or not at all, under a number that nobody has; what no manifest names
 belongs to no backup. So one that was interrupted leaves what was there before as it was. The parts of the log lead on from
@@ -23,9 +24,10 @@ from storage.disk.sealed_json import seal, unseal
 from storage.engine import EpochEntry
 from twinlog.errors import DamagedLog, Refused
 
-FORMAT = 1
+FORMAT, ENCRYPTED_FORMAT = 1, 2
 PART_BYTES = 8 << 20  # of a file, about; one message or frame may be larger
 FOLDER = "manifests"
+UNNAMED = "unnamed"
 _NAME = re.compile(r"(\d{6})\.json")
 _REMEDY = "take it from a copy of the backup, or delete it: the manifest before it names an earlier state"
 
@@ -60,7 +62,8 @@ class Base(msgspec.Struct, frozen=True):
 
 class Manifest(msgspec.Struct, frozen=True):
     """`target`: names this backup for life, to the pair as well, which keeps its log for it. `in_the_clear`: the site encrypts
-    its logs, and an operator had this backup written without encryption."""
+    its logs, and an operator had this backup written without encryption. `key_id`: the key of every part of this base and of
+    its log; "": they are plain. `proof`: of an encrypted one (sealing.py)."""
 
     format: int
     number: int
@@ -71,6 +74,8 @@ class Manifest(msgspec.Struct, frozen=True):
     in_the_clear: bool
     base: Base
     log: list[LogPart] = []
+    key_id: str = ""
+    proof: bytes = b""
 
     @property
     def end(self) -> ReachedPoint:
@@ -121,8 +126,11 @@ def encode_manifest(manifest: Manifest) -> bytes:
 def decode_manifest(data: bytes, name: str) -> Manifest:
     """The inverse. Raises DamagedLog, also for one whose parts do not lead on from each other; Refused for another format."""
     manifest = unseal(data, Manifest, name, _REMEDY)
-    if manifest.format != FORMAT:
-        raise Refused(f"{name} is of format {manifest.format}, and this release reads {FORMAT}: use the release that wrote it")
+    if manifest.format not in (FORMAT, ENCRYPTED_FORMAT):
+        raise Refused(
+            f"{name} is of format {manifest.format}, and this release reads up to {ENCRYPTED_FORMAT}: use the release that"
+            " wrote it"
+        )
     at = manifest.base.point
     for each in manifest.log:
         if each.after_seq != at.seq or each.end.seq <= at.seq or each.end.epoch < at.epoch:

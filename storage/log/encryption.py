@@ -123,6 +123,23 @@ class SegmentCipher:
             data=with_payload(stored, flags, len(payload), lambda _: payload),
         )
 
+    def seal_whole(self, data: bytes, bound: bytes) -> bytes:
+        """The bytes of a file that is sealed at once, together with `bound`. Raises InvariantBroken for a key that was used."""
+        if self._sealed_to != 0:
+            raise InvariantBroken(f"{self._file}: nothing is sealed twice at one offset, nor by a reader")
+        self._sealed_to = len(data) + TAG_BYTES
+        return self._aead.encrypt(_nonce(0), data, bound)
+
+    def open_whole(self, sealed: bytes, bound: bytes) -> bytes:
+        """The inverse. Raises DamagedLog for a file that was changed, or was put here from another place."""
+        data = _opened(self._aead, _nonce(0), sealed, bound)
+        if data is None:
+            raise DamagedLog(
+                f"{self._file} is damaged: it was changed, or was put here from another place; restore the file from a copy",
+                file=self._file, offset=0,
+            )
+        return data
+
     def _damaged(self, what: str, offset: int) -> DamagedLog:
         return DamagedLog(
             f"{self._file}: {what}, at offset {offset}: its CRC fits and its tag does not; restore the file from a copy, or"

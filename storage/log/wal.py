@@ -85,6 +85,10 @@ class Wal:
         segments, next_index, pair = await recover(files, folder, keys)
         return cls(files, folder, settings, segments, next_index, pair, keys)
 
+    async def beside(self, folder: str) -> Wal:
+        """The log in another folder of the same disk, with the same settings and keys. Raises DamagedLog, KeyUnavailable."""
+        return await Wal.open(self._files, folder, self._settings, self._keys)
+
     # ---- writing
 
     async def start(self, epoch: int, next_seq: int, pair: str = "") -> None:
@@ -211,11 +215,11 @@ class Wal:
             await self._confirm_deletions()
             return sum([await self._delete(segment) for segment in trimmable(self._segments, below_seq)])
 
-    async def clear(self) -> None:
-        """All segments away: this site follows another one now. `start` begins anew."""
+    async def clear(self, into: str = "") -> None:
+        """All segments away, or into the folder `into`: this site follows another one now. `start` begins anew."""
         async with self._changing:
             for segment in (await self._sealed())[::-1]:  # a crash on the way leaves a shorter log, and no torn one
-                await self._delete(segment)
+                await self._delete(segment, into)
             self._last_seq = 0
             self.pair = ""
 
@@ -273,9 +277,13 @@ class Wal:
         return bool(self._keys)
 
     @property
+    def backup_bytes_max(self) -> int:
+        """Returns how much of a log is kept only because a backup may come for it."""
+        return self._settings.backup_bytes_max
+
+    @property
     def is_too_long_for_backups(self) -> bool:
-        """True when nothing more is kept only because a backup may come for it."""
-        return self.bytes_held > self._settings.backup_bytes_max
+        return self.bytes_held > self.backup_bytes_max
 
     def segments(self) -> list[WalSegmentInfo]:
         return [
@@ -360,12 +368,12 @@ class Wal:
             await self._files.delete(self._unused)
             self._unused = None
 
-    async def _delete(self, segment: WalSegment) -> int:
-        """First out of the list, so that a reader who finds the file gone knows why."""
+    async def _delete(self, segment: WalSegment, into: str = "") -> int:
+        """First out of the list, so that a reader who finds the file gone knows why. `into`: moved to that folder."""
         place = self._segments.index(segment)
         del self._segments[place]
         try:
-            await self._files.delete(segment.path)
+            await (self._files.rename(segment.path, f"{into}/{segment.name}") if into else self._files.delete(segment.path))
         except LogError:
             if await self._is_there(segment):
                 self._segments.insert(place, segment)

@@ -377,18 +377,28 @@ class DictBackups:
     """Sends a head and an end, of no table."""
 
     def __init__(self, site: DictService) -> None:
-        self._site = site
+        self._site, self.known = site, dict[str, int]()
 
     async def base(self, target: str) -> AsyncGenerator[bytes, None]:
         self._site.need_active()
         yield encode_message(BackupHead("shop", "1" * 16, self._site.site, ReachedPoint(1, 7, 7 << 16), False))
         yield encode_message(End(0))
 
-    async def log(self, target: str, after_epoch: int, after_seq: int) -> AsyncGenerator[bytes, None]:
+    async def log(self, target: str, identity: str, after_epoch: int, after_seq: int) -> AsyncGenerator[bytes, None]:
         if after_seq > 7:
             raise Conflict(f"this log does not hold sequence {after_seq}", seq=after_seq)
         async for message in self.base(target):
             yield message
+
+    async def kept(self, identity: str, after_epoch: int, after_seq: int) -> AsyncGenerator[bytes, None]:
+        async for message in self.log("", identity, after_epoch, after_seq):
+            yield message
+
+    async def complete(self, target: str, identity: str, epoch: int, seq: int) -> None:
+        self.known[target] = seq
+
+    async def release(self, target: str) -> None:
+        self.known.pop(target, None)
 
 
 class DictBarriers:

@@ -64,6 +64,7 @@ def a_rejoin(
         site="a", peer="b", engine=engine, wal=wal, accepted=accepted,
         applier=FrameApplier(engine, SystemClock(), BarrierLimits(), on_refused=lambda name, why: None),
         files=files, other=OtherSite("b", Transport(), "", Understanding(files)), sink=sink, failpoints=Failpoints(),
+        clear_wal=wal.clear,
     )
 
 

@@ -135,6 +135,7 @@ async def rejoin(files: Files, engine: Engine, steps: Steps) -> Sink:
     await Rejoin(
         site="a", peer="b", engine=engine, wal=wal, files=files, sink=site, applier=applier,
         other=OtherSite("b", Transport(steps), "", Understanding(files)), failpoints=Failpoints(),
+        clear_wal=wal.clear,
     ).run()
     return sink
 

@@ -111,6 +111,14 @@ CASES = (
     Case("TwinlogAuditOld", {
         **UP, **_both("twinlog_last_good_audit_age_seconds", f"{DAY_S}x400", f"{9 * DAY_S}x400"),
     }, 5000),
+    Case("TwinlogBackupOld", {
+        **_steady("twinlog_last_backup_age_seconds", 2 * DAY_S), **_steady("twinlog_last_backup_age_max_seconds", DAY_S),
+    }, 600, PAIR),
+    Case("TwinlogBackupOld", {
+        **_both("twinlog_last_backup_age_seconds", "60x400", f"{2 * DAY_S}x400"),
+        **_steady("twinlog_last_backup_age_max_seconds", DAY_S),
+    }, 600),
+    Case("TwinlogBackupOld", _steady("twinlog_last_backup_age_seconds", 9 * DAY_S), 600),
     Case("TwinlogVersionsDiffer", {
         of("twinlog_build_info", "a", version="1.0"): "1x400", of("twinlog_build_info", "b", version="1.1"): "1x400",
     }, 5000, PAIR),

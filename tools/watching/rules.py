@@ -145,6 +145,13 @@ ALERTS = (
         "an-audit-that-found-something",
     ),
     Alert(
+        "TwinlogBackupOld",
+        "min by (pair) (twinlog_last_backup_age_seconds) > min by (pair) (twinlog_last_backup_age_max_seconds)",
+        5 * MINUTE_S, "warning",
+        "No backup of pair {pair} has ended well for as long as backups.old_after_s says. Type `twinlog backup --to PLACE`.",
+        "a-backup-that-is-old",
+    ),
+    Alert(
         "TwinlogVersionsDiffer", "count by (pair) (count by (pair, version) (twinlog_build_info)) > 1", HOUR_S, "warning",
         "The sites of pair {pair} run different releases. Finish the upgrade; `twinlog validate` names both.",
         "releases-that-differ",

@@ -17,8 +17,10 @@ from gateway.service.port import Mutation, WriteRequest
 from remote_log.dfs.opening import DfsSettings
 from storage.backup.manifest import NEWEST, WantedMoment
 from storage.engine import StorageEngine, StoredRow
+from storage.log.encryption import NO_KEYS, Keyring
 from storage.rows.codec import RowCodec
 from tests.pair.pair import Pair
+from twinlog.errors import PeerError
 
 DEADLINE_S = 60.0
 Rows = dict[tuple[int, bytes], tuple[bytes, int]]
@@ -30,15 +32,34 @@ class PairSites:
     def __init__(self, pair: Pair) -> None:
         self._pair, self._loop = pair, asyncio.get_running_loop()
         self.asked: list[str] = []
+        self.urls = dict.fromkeys("ab", "")
         self.spoil: Callable[[bytes], bytes] = lambda piece: piece
 
     def ask_all(self, path: str) -> dict[str, dict[str, Any] | Exception]:
         return {name: {"role": str(running.site.role)} for name, running in self._pair.running.items()}
 
+    def ask(self, site: str, method: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        if site not in self._pair.running:
+            raise PeerError(f"site {site} does not answer")
+        backups, (target, _, what) = self._pair.running[site].service.backups, path.rpartition("/")[2].partition(":")
+        if method == "DELETE":
+            work = backups.release(target)
+        else:
+            assert (what, body is not None) == ("complete", True)
+            work = backups.complete(target, **(body or {}))
+        asyncio.run_coroutine_threadsafe(work, self._loop).result(DEADLINE_S)
+        return {}
+
     def stream(self, site: str, path: str, body: Mapping[str, Any]) -> Iterator[bytes]:
         self.asked.append(path.rpartition(":")[2])
+        if site not in self._pair.running:
+            raise PeerError(f"site {site} does not answer")
         backups, (target, _, what) = self._pair.running[site].service.backups, path.rpartition("/")[2].partition(":")
-        source = backups.base(target) if what == "base" else backups.log(target, body["epoch"], body["seq"])
+        after = [body[name] for name in ("identity", "epoch", "seq") if name in body]
+        if what == "base":
+            source = backups.base(target)
+        else:
+            source = backups.log(target, *after) if what == "log" else backups.kept(*after)
         while piece := asyncio.run_coroutine_threadsafe(_next(source), self._loop).result(DEADLINE_S):
             yield self.spoil(piece)
 
@@ -48,14 +69,16 @@ async def _next(source: AsyncIterator[bytes]) -> bytes:
 
 
 @asynccontextmanager
-async def target_at(folder: Path) -> AsyncIterator[Target]:
-    async with opened(str(folder), DfsSettings(), makes=True) as target:
+async def target_at(folder: Path, keys: Keyring = NO_KEYS) -> AsyncIterator[Target]:
+    async with opened(str(folder), DfsSettings(), makes=True, keys=keys) as target:
         yield target
 
 
-async def back_up(pair: Pair | PairSites, folder: Path, *, new_base: bool = False, in_the_clear: bool = False) -> Taken:
+async def back_up(
+    pair: Pair | PairSites, folder: Path, *, new_base: bool = False, in_the_clear: bool = False, keys: Keyring = NO_KEYS
+) -> Taken:
     sites = PairSites(pair) if isinstance(pair, Pair) else pair
-    async with target_at(folder) as target:
+    async with target_at(folder, keys) as target:
         taker = BackupTaker(sites, target, in_the_clear=in_the_clear, say=lambda line: None)  # type: ignore[arg-type]
         return await taker.take(new_base=new_base)
 
@@ -88,9 +111,10 @@ url = "sqlite:///{root / 'coordinator.db'}"
 
 
 async def restore(
-    folder: Path, root: Path, moment: WantedMoment = NEWEST, site: str = "a", engine: str = "rocksdb"
+    folder: Path, root: Path, moment: WantedMoment = NEWEST, site: str = "a", engine: str = "rocksdb",
+    keys: Keyring = NO_KEYS,
 ) -> Restored:
-    async with target_at(folder) as target:
+    async with target_at(folder, keys) as target:
         return await Restorer(target, new_site(root, site, engine), lambda line: None).restore(moment)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gateway.backup import sending
-from gateway.backup.sending import TARGETS_MAX
+from gateway.backup.holding import TARGETS_MAX
 from gateway.service.receipts import receipt_outcome
 from remote_log.replication.base_sender import BaseSettings
 from storage.backup.manifest import WantedMoment
@@ -20,7 +20,7 @@ from storage.log.encryption import Keyring, LogKey
 from storage.log.wal import Wal, WalSettings
 from tests.gateway.backup.rig import PairSites, Rows, back_up, new_site, put_together, restore, rows_of, target_at
 from tests.pair.pair import Pair
-from tests.pair.pair_rig import open_pair, put, site
+from tests.pair.pair_rig import epoch, open_pair, put, site
 from tests.storage.disk.memory_files import MemoryFiles
 from twinlog.errors import Conflict, DamagedLog, DataDirectoryError, NotFound, Overloaded, Refused, Unavailable
 
@@ -129,7 +129,7 @@ async def test_a_restored_pair_opens_with_another_identity_and_is_filled_at_both
         again = await put(new, "a", 1, "a retry", request="a request")
         assert again.version == before.version  # answered from what the old pair did
         assert (await put(new, "a", 2, "new")).version > behind.version
-        with pytest.raises(Refused, match=r"holds a backup of pair test .* give this one a place of its own"):
+        with pytest.raises(Refused, match=r"holds a backup of another pair .* give this one a place of its own"):
             await back_up(new, tmp_path / "backup")
     finally:
         await new.stop_all()
@@ -144,6 +144,7 @@ async def test_the_log_is_kept_for_the_next_time(pair: Pair, tmp_path: Path) -> 
     assert len(wal.segments()) > 3
     engine = site(pair, "a").parts.engine
     await pair.until(lambda: engine.durable_seq >= engine.applied.seq - 5)
+    await pair.until(lambda: (epoch(pair, "a").shipper.view.durable_seq or 0) >= engine.applied.seq - 5)
     await site(pair, "a").active_epoch.trim()  # type: ignore[union-attr]
     assert (wal.first_previous or 0) <= (await back_up(pair, tmp_path / "backup")).manifest.base.point.seq
     await restore(tmp_path / "backup", tmp_path / "new")
@@ -163,8 +164,11 @@ async def test_a_log_that_was_trimmed_needs_a_new_base(pair: Pair, tmp_path: Pat
     await pair.stop("a")  # what it has in memory is longer
     await pair.start("a")
     await pair.until(lambda: pair.role("a") == "ACTIVE")
-    with pytest.raises(Conflict, match=r"was trimmed.*begin a new base"):
+    with pytest.raises(Conflict, match=r"was not kept.*begin a new base.*no site has kept it"):
         await back_up(pair, folder)
+    log = pair.running["a"].service.backups.log(first.target, first.identity, first.end.epoch, first.end.seq)
+    with pytest.raises(Conflict, match="was not kept"):  # and no head before it, which would be a broken answer
+        await anext(log)
     taken = await back_up(pair, folder, new_base=True)
     assert taken.is_new_base
     await restore(folder, tmp_path / "new")
@@ -181,10 +185,10 @@ async def test_at_most_so_many_targets_hold_the_log(pair: Pair, tmp_path: Path) 
 
 
 async def test_a_log_that_left_that_of_the_backup_needs_a_new_base(pair: Pair, tmp_path: Path) -> None:
-    service = pair.running["a"].service.backups
+    service, identity = pair.running["a"].service.backups, site(pair, "a").parts.wal.pair
     for epoch, seq in ((9, 1), (1, 1 << 40)):
         with pytest.raises(Conflict, match=f"does not hold sequence {seq} of epoch {epoch}"):
-            await anext(service.log("0" * 16, epoch, seq))
+            await anext(service.log("0" * 16, identity, epoch, seq))
 
 
 async def test_a_standby_is_not_asked_and_one_base_is_read_at_a_time(pair: Pair, tmp_path: Path) -> None:
@@ -345,6 +349,6 @@ async def test_a_storage_that_holds_something_is_never_emptied(pair: Pair, tmp_p
 async def test_clear_text_of_an_encrypted_pair_is_written_by_command_only(tmp_path: Path) -> None:
     keys = Keyring("remote_log.encryption_keys", (LogKey("k", b"k" * 32),), lambda count: b"n" * count)
     async with open_pair(tmp_path / "old", remote_keys=keys) as pair:
-        with pytest.raises(Refused, match="encrypts its logs, and a backup is not encrypted"):
+        with pytest.raises(Refused, match="encrypts its logs, and this backup would not be encrypted: give --key"):
             await back_up(pair, tmp_path / "backup")
         assert (await back_up(pair, tmp_path / "backup", in_the_clear=True)).manifest.in_the_clear

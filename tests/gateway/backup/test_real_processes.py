@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.pair, pytest.mark.long]
 def command(*words: str, code: int = 0) -> str:
     done = subprocess.run([*TWINLOG, *words], capture_output=True, text=True, timeout=120, cwd=ROOT, check=False)
     assert done.returncode == code, done.stdout + done.stderr
-    return done.stdout if code == 0 else done.stdout + done.stderr
+    return done.stdout if code == 0 else " ".join((done.stdout + done.stderr).split())  # it breaks lines anywhere
 
 
 def rows(pair: Pair) -> Any:

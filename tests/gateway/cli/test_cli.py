@@ -26,7 +26,8 @@ VERBS = [
     "serve", "demo", "load", "status", "tables", "put", "get", "scan", "delete", "drop-table", "restore-table",
     "validate", "switchover",
     "failover", "rejoin", "degrade", "resync", "resume", "abort", "history", "receipt", "version", "advise", "monitor",
-    "backup", "backup ls", "backup verify", "restore", "log ls", "log cat", "log verify", "config check", "config show",
+    "backup", "backup ls", "backup verify", "backup prune", "backup release", "restore", "log ls", "log cat", "log verify",
+    "config check", "config show",
 ]
 TABLE = {
     "name": "things",
@@ -54,7 +55,7 @@ def test_every_verb_has_help_that_fits(verb: str, monkeypatch: pytest.MonkeyPatc
     result = invoke(*verb.split(), "--help")
     assert result.exit_code == 0
     assert max(len(line) for line in result.output.splitlines()) <= 100
-    alone = ("serve", "demo", "version", "restore", "backup ls", "backup verify")
+    alone = ("serve", "demo", "version", "restore", "backup ls", "backup verify", "backup prune")
     takes_pair = verb not in alone and not verb.startswith(("log", "config"))
     assert ("--json" in result.output) == (verb != "serve")
     assert ("twinlog://" in result.output) == takes_pair

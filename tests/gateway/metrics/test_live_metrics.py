@@ -15,6 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from gateway.metrics.catalogue import CATALOGUE, PREFIX
 from gateway.service.documents import ClusterDocument
+from storage.backup.stream import BackupHead, MessageReader
 from tests.gateway.metrics.live_sites import live_sites
 from tests.needs import need_program
 from tools.watching.metric_list import PAGE
@@ -31,6 +32,7 @@ AUDIT = {
     "id": "one", "job": "compare", "started_at": "2026-11-21T10:00:00Z", "finished_at": "2026-11-21T10:01:00Z",
     "outcome": "good", "differences": 0,
 }
+BACKUP = "/v1/backups/0123456789abcdef"
 UNITS = re.compile(r"_(ms|milliseconds|us|minutes|hours|days|kib|mib|kb|mb|gb|percent|s|sec|secs|b)(_|$)")
 
 
@@ -45,6 +47,11 @@ class Seen(NamedTuple):
 async def _look(folder: Path) -> Seen:
     async with live_sites(folder) as sites:
         assert (await sites.http["a"].post("/v1/audits", json=AUDIT)).is_success
+        base = await sites.http["a"].post(f"{BACKUP}:base")
+        head, _ = next(MessageReader("the base").take(base.content))
+        assert isinstance(head, BackupHead)
+        point = {"identity": head.identity, "epoch": head.point.epoch, "seq": head.point.seq}
+        assert (await sites.http["a"].post(f"{BACKUP}:complete", json=point)).is_success
         await sites.until("b", lambda page: "twinlog_disk_free_bytes" in page and "twinlog_standby_staleness_seconds" in page)
         documents = []
         for _ in range(2):

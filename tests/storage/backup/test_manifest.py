@@ -65,8 +65,8 @@ def test_parts_that_do_not_lead_on_are_no_log() -> None:
 
 
 def test_another_format_is_refused() -> None:
-    with pytest.raises(Refused, match="is of format 2"):
-        decode_manifest(encode_manifest(replace(manifest(7, 10), format=2)), "here")
+    with pytest.raises(Refused, match="is of format 3"):
+        decode_manifest(encode_manifest(replace(manifest(7, 10), format=3)), "here")
 
 
 HELD = [manifest(1, 10), manifest(2, 10, 20), manifest(3, 10, 20, 30), manifest(4, 100), manifest(5, 100, 120)]
