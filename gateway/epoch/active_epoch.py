@@ -238,7 +238,7 @@ class ActiveEpoch:
         a restart opens as it was, and that was synchronous if the policy was another one.
 
         A process that stood still for a lease may have been replaced meanwhile. It asks the remote log for as long as it would
-        have, before it goes on without it: the register may have forgotten who took over."""
+        have, before it continues without it: the register may have forgotten who took over."""
         clock, lease_s = self.parts.clock, self.settings.lease.lease_s
         looked_s = awake_since_s = clock.monotonic_s()
         while (after_s := self.settings.degrade_after_s) is not None:

@@ -53,9 +53,9 @@ from gateway.service.port import Configuration, SiteService
 from gateway.table_figures import route as table_figures
 from gateway.traces.requests import RequestTraces, over
 from gateway.trail.trail import Trail
-from gateway.ui import routes as ui
-from gateway.ui.page_route import refusal_page
 from gateway.ui.pages import Pages
+from gateway.ui.routes import routes as ui
+from gateway.ui.routes.page_route import refusal_page
 from storage.clock import Clock
 from storage.tracing import CURRENT
 from twinlog.errors import Forbidden, InvalidInput, TwinlogError

@@ -13,7 +13,7 @@ from starlette.responses import Response
 from gateway.api.request import decoded_part
 from gateway.api.routes.common import caller_of
 from gateway.ui.looks import Epochs
-from gateway.ui.page_route import pages_of
+from gateway.ui.routes.page_route import pages_of
 from gateway.ui.views.audit_values import audit_values, audits_values
 from gateway.ui.views.history import epoch_rows, operation_rows
 from gateway.ui.views.logs import SiteLogs, site_logs

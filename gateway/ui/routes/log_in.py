@@ -25,8 +25,8 @@ from gateway.api.routes.common import context_of
 from gateway.trail.events import LOG_IN as LOGGED_IN
 from gateway.trail.who import who_of
 from gateway.ui.forms import read_form
-from gateway.ui.page_route import Text, pages_of
 from gateway.ui.pages import BY_ISSUER, LOG_IN, Pages, own_path
+from gateway.ui.routes.page_route import Text, pages_of
 from gateway.ui.sessions import cookie_of
 from twinlog.errors import InvalidInput, NotFound, TwinlogError
 

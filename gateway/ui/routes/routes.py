@@ -15,11 +15,11 @@ from starlette.responses import Response
 from gateway.api.problems import Answer
 from gateway.api.routes.common import caller_of, to_response
 from gateway.api.routes.event_stream import frame_stream
-from gateway.ui import change_routes, log_in_routes, table_routes, view_routes
 from gateway.ui.live import Live
-from gateway.ui.page_route import PageRoute, Text, pages_of
 from gateway.ui.pages import may_see_figures
 from gateway.ui.rendering import ASSETS, SECURITY, asset
+from gateway.ui.routes import change, log_in, tables, views
+from gateway.ui.routes.page_route import PageRoute, Text, pages_of
 from gateway.ui.views.now import now_page
 from twinlog.errors import NotFound
 
@@ -31,10 +31,10 @@ def router() -> APIRouter:
     routes = APIRouter(prefix=PREFIX, include_in_schema=False, default_response_class=Response, route_class=PageRoute)
     _now(routes)
     _files(routes)
-    log_in_routes.add_routes(routes)
-    change_routes.add_routes(routes)
-    view_routes.add_routes(routes)
-    table_routes.add_routes(routes)
+    log_in.add_routes(routes)
+    change.add_routes(routes)
+    views.add_routes(routes)
+    tables.add_routes(routes)
     return routes
 
 

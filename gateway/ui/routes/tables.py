@@ -13,8 +13,8 @@ from gateway.api.request import decoded_part
 from gateway.api.routes.common import caller_of, context_of
 from gateway.audits.notes import PROVING_JOB, AuditRun
 from gateway.table_figures.asking import figures_of, other_tables
-from gateway.ui.page_route import Text, pages_of
 from gateway.ui.pages import Pages
+from gateway.ui.routes.page_route import Text, pages_of
 from gateway.ui.views import table_size
 from gateway.ui.views.tables import rows_shown, start_of, table_path, table_rows, tables_found
 from storage.rows.schema import to_public

@@ -19,8 +19,8 @@ from gateway.api.routes.common import caller_of, context_of
 from gateway.api.routes.operations import actor_of
 from gateway.trail import events
 from gateway.ui.forms import read_form
-from gateway.ui.page_route import Text, pages_of
 from gateway.ui.pages import Pages
+from gateway.ui.routes.page_route import Text, pages_of
 from gateway.ui.views.change import CHECKED, KINDS, Ask, ask_of, change_values, checks_shown, options_of
 from gateway.ui.watch import PairSeen
 from twinlog.errors import InvalidInput, PeerError, TwinlogError
