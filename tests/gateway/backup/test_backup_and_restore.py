@@ -186,9 +186,9 @@ async def test_at_most_so_many_targets_hold_the_log(pair: Pair, tmp_path: Path) 
 
 async def test_a_log_that_left_that_of_the_backup_needs_a_new_base(pair: Pair, tmp_path: Path) -> None:
     service, identity = pair.running["a"].service.backups, site(pair, "a").parts.wal.pair
-    for left, seq in ((9, 1), (1, 1 << 40)):
-        with pytest.raises(Conflict, match=f"does not hold sequence {seq} of epoch {left}"):
-            await anext(service.log("0" * 16, identity, left, seq))
+    for number, seq in ((9, 1), (1, 1 << 40)):
+        with pytest.raises(Conflict, match=f"does not hold sequence {seq} of epoch {number}"):
+            await anext(service.log("0" * 16, identity, number, seq))
 
 
 async def test_a_standby_is_not_asked_and_one_base_is_read_at_a_time(pair: Pair, tmp_path: Path) -> None:
