@@ -41,7 +41,7 @@ TABS = (
 )
 LOG_IN, BY_ISSUER = "/ui/login", "/ui/login/oidc"
 _PATH_MAX = 500
-_TABLE = "/ui/tables/"
+_OF_ONE = ("/ui/tables/", "/ui/audits/")  # before a name
 
 
 class Pages:
@@ -167,13 +167,29 @@ class Pages:
         if trail is not None:
             trail.put(event, who, what=dict(what or {}))
 
+    # ---- a link of another site
+    def is_from_elsewhere(self, request: Request) -> bool:
+        """Returns whether somebody followed a link of another site, as in a chat or on a dashboard: the browser shows no cookie
+        of a session then, whether it has one or not, and would forget it for a new one."""
+        headers, path = request.headers, request.scope["path"]
+        is_view = path == LOG_IN or own_path(path) == path
+        is_link = (headers.get("sec-fetch-site"), headers.get("sec-fetch-mode")) == ("cross-site", "navigate")
+        shows_session = self.sessions.number_of(request.scope["headers"]) != ""
+        return is_view and is_link and request.scope["method"] == "GET" and not shows_session
+
+    def led_on(self, request: Request) -> Response:
+        """Returns a page that asks for the view again, as a page of this site: with the cookie. It sets none."""
+        there = own_path(_asked(request))
+        text = render("link.html", {**self.frame(NOBODY, ""), "title": "A link", "form": "", "live_url": "", "next": there})
+        return to_response(Answer(200, list(PAGE_HEADERS), text.encode()))
+
     # ---- what goes wrong
     def refused(self, request: Request, error: TwinlogError, answer: Answer) -> Response:
         """The page of an error: for whoever is not known the way to the log-in, where one can be shown a page."""
-        method, path = request.scope["method"], request.scope["path"]
-        if isinstance(error, Unauthenticated) and path != "/ui/events":
-            query = request.scope["query_string"].decode("latin-1")
-            there = f"{path}{'?' + query if query else ''}" if method == "GET" else "/ui"
+        if isinstance(error, Unauthenticated) and request.scope["path"] != "/ui/events":
+            if self.is_from_elsewhere(request):
+                return self.led_on(request)
+            there = _asked(request) if request.scope["method"] == "GET" else "/ui"
             return self.see_other(f"{LOG_IN}?{urlencode({'next': own_path(there)})}")
         heading = "This is not granted to you" if isinstance(error, Forbidden) else "This did not work"
         return self.page(
@@ -181,10 +197,17 @@ class Pages:
         )
 
 
+def _asked(request: Request) -> str:
+    query = request.scope["query_string"].decode("latin-1")
+    return f"{request.scope['path']}{'?' + query if query else ''}"
+
+
 def own_path(path: str) -> str:
     """Returns `path` if it is one of the views, else that of *Now*: a log-in leads nowhere else."""
     bare = path.partition("?")[0]
-    is_own = any(bare == to for _, to in TABS) or (bare.startswith(_TABLE) and "/" not in bare.removeprefix(_TABLE))
+    is_own = any(bare == to for _, to in TABS) or any(
+        bare.startswith(of_one) and "/" not in bare.removeprefix(of_one) for of_one in _OF_ONE
+    )
     return path if is_own and len(path) <= _PATH_MAX and path.isascii() and path.isprintable() and "\\" not in path else "/ui"
 
 

@@ -1,4 +1,4 @@
-"""All routes of the page share this: an error is a page, and the door has the pages."""
+"""All routes of the page share this: an error is a page, and a link of another site costs nobody a session."""
 
 from __future__ import annotations
 
@@ -24,12 +24,15 @@ Text = Annotated[str, Query(max_length=500)]
 
 
 class PageRoute(APIRoute):
-    """Answers errors with a page."""
+    """Answers errors with a page, and whoever followed a link of another site with a way on."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handler = super().get_route_handler()
 
         async def handle(request: Request) -> Response:
+            pages = context_of(request).pages
+            if pages is not None and pages.is_from_elsewhere(request):
+                return pages.led_on(request)
             try:
                 return await handler(request)
             except (TwinlogError, HTTPException, RequestValidationError) as error:

@@ -387,5 +387,8 @@ def test_the_log_in_of_a_pair_with_tokens(page_at: Callable[..., Page], tmp_path
         _shot(page, "log-after-log-in")
         page.goto(f"{_url(pair, 'a')}/ui")
         expect(page.locator("[data-stream]")).to_have_text("live")
+        page.goto(f"data:text/html,<a href='{_url(pair, 'a')}/ui/history'>a link in a chat</a>")
+        page.get_by_role("link").click()
+        expect(page.get_by_role("heading", name="History", exact=True)).to_be_visible()
         page.get_by_role("button", name="Log out").click()
         expect(page.get_by_role("heading", name="Log in")).to_be_visible()

@@ -237,6 +237,24 @@ async def test_whoever_is_not_known_is_led_to_the_log_in_and_back() -> None:
         assert (await door.http.get("/v1/operations")).status_code == 401  # the cookie is for the page alone
 
 
+LINK = {**HTML, "sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate"}
+
+
+@pytest.mark.parametrize("path", ["/ui/history?x=1", "/ui", "/ui/audits/1-compare", "/ui/login?next=/ui/log"])
+async def test_a_link_of_another_site_costs_nobody_a_session(served: DoorClient, path: str) -> None:
+    """The browser keeps a Strict cookie back then: an answer with a new one would log people out."""
+    async with guarded_door() as door:
+        for http, service in ((served.http, served.service), (door.http, door.service)):
+            _lively(service)
+            answer = await http.get(path, headers=LINK)
+            assert answer.status_code == 200
+            assert "set-cookie" not in answer.headers
+            assert f'content="0; url={path if "login" not in path else "/ui"}"' in answer.text
+        assert (await _logged_in(door, "operator", "/ui/history")).status_code == 303
+        shown = await door.http.get(path, headers=LINK)
+        assert "A link led here" not in shown.text, "a browser that shows its cookie is led nowhere"
+
+
 async def test_a_wrong_token_is_not_taken_and_the_log_in_leads_nowhere_else() -> None:
     async with guarded_door() as door:
         page = await door.http.get("/ui/login", headers=HTML)
