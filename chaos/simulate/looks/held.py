@@ -38,7 +38,8 @@ KEPT = frozenset((  # a pair at rest has these, by design
 ))
 # data: nothing is held by it
 PASSED_BY = frozenset((
-    "Frame", "MemoryTail", "MemoryState", "RocksSnapshot", "RowCodec", "Says", "SqlSnapshot", "TableSchema", "Written",
+    "Frame", "MemoryTail", "MemoryState", "RocksSnapshot", "RowCodec", "Says", "SqlSnapshot", "TableSchema", "TableSet",
+    "Written",
 ))
 LASTING: Mapping[str, int] = MappingProxyType({  # tasks that live as long as their process, or its epoch, and how many of each
     "ActiveEpoch._kept": 5, "CommitLog._guarded": 2, "Supervisor._every": 4, "Supervisor._watch": 1,
