@@ -86,7 +86,7 @@ def router() -> APIRouter:
     @routes.delete(
         "/{target}", operation_id="releaseBackup", status_code=204,
         summary="Keep no log of this site for a backup any more, and forget it", responses=api.answers(
-            {204: {"description": "nothing is kept for it"}}, 422, 503
+            {204: {"description": "nothing is kept for it"}}, 413, 415, 422, 503
         ),
     )
     async def release(target: Target, request: Request) -> Response:

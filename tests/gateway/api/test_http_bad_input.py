@@ -109,7 +109,8 @@ async def test_an_unknown_query_parameter_is_named(door: DoorClient, method: str
 
 
 WRITES = [
-    (method, path.replace("{table}", "flights").replace("{key}", "UA,1").replace("{target}", "0123456789abcdef"))
+    (method, path.replace("{table}", "flights").replace("{key}", "UA,1").replace("{target}", "0123456789abcdef")
+     .replace("{audit}", "1-compare"))
     for path, methods in document()["paths"].items() for method in methods if method != "get"
 ]
 
