@@ -191,7 +191,7 @@ class Pair:
             written = await sent("PUT", f"/v1/tables/flights/rows/UA,{number}", row)
         barrier = await sent("POST", "/v1/barriers", {"name": "audit-1"})
         dry_run = await sent("POST", "/v1/operations", {"kind": "degrade", "options": {}, "dry_run": True})
-        at = "2026-11-21T10:00:00Z"
+        at = "2014-05-13T10:00:00Z"  # before the simulated clock begins
         run = {"id": "1-compare", "job": "compare", "started_at": at, "finished_at": at, "outcome": "good"}
         audit = await sent("POST", "/v1/audits", run)
         self.known = {
