@@ -74,7 +74,7 @@ def router() -> APIRouter:
         "/{target}:complete", operation_id="completeBackup", status_code=204,
         summary="Say that a backup has everything up to a point: at both sites, which keep their log for it from there on",
         openapi_extra=api.body(api.ref(BackupPoint), examples.BACKUP_POINT),
-        responses=api.answers({204: {"description": "it is noted"}}, 400, 413, 415, 422, 503),
+        responses=api.answers({204: {"description": "it is noted"}}, 400, 409, 413, 415, 422, 503),
     )
     async def complete(target: Target, request: Request) -> Response:
         context = context_of(request)
