@@ -25,7 +25,7 @@ from storage.rows.schema import (
     TypeName,
 )
 from switchover.operations.document import OperationDocument
-from twinlog.wire.audit_report import AuditReport
+from twinlog.wire.audit_report import SentReport
 
 Row = dict[str, Any]
 Version = Annotated[
@@ -219,7 +219,7 @@ class AuditDocument(Struct):
     id: str
     run: AuditRun | None
     tables: int
-    report: AuditReport | None
+    report: SentReport | None
     hidden_keys: int
     progress: RunningAudit | None
 

@@ -51,7 +51,7 @@ from switchover.preflight.checks import Check
 from switchover.preflight.preflight import ChecksDocument
 from switchover.register.port import PairState
 from switchover.roles.table import Role
-from twinlog.wire.audit_report import AuditReport, Progress
+from twinlog.wire.audit_report import AuditProgress, SentReport
 
 # ---- bodies
 NEW_TABLE: dict[str, Any] = {
@@ -192,8 +192,8 @@ RELOADED = ReloadDocument(
 LOG_LEVEL = {"level": "debug"}
 LOG_LEVEL_SET = ReloadDocument("a", [SettingChange("log.level", "info", "debug")])
 AUDITS = Audits({"compare": AUDIT}, AUDIT)
-_RUNNING = RunningAudit("20130102T050000Z-compare", msgspec.convert(NEW_PROGRESS, Progress), 1.5, "running")
+_RUNNING = RunningAudit("20130102T050000Z-compare", msgspec.convert(NEW_PROGRESS, AuditProgress), 1.5, "running")
 AUDIT_LIST = AuditList([_RUNNING], [PastRun(AUDIT, 1)])
-AUDIT_SHOWN = AuditDocument(AUDIT.id, AUDIT, 1, msgspec.convert(NEW_REPORT, AuditReport), 0, None)
+AUDIT_SHOWN = AuditDocument(AUDIT.id, AUDIT, 1, msgspec.convert(NEW_REPORT, SentReport), 0, None)
 HEALTH = HealthAnswer("a", Role.ACTIVE, reads=True, writes=True, follows=False)
 METRICS = "twinlog_epoch 3.0\n"

@@ -24,7 +24,7 @@ from storage.engine import StorageEngine
 from storage.settings import RUN_TIME, Within
 from twinlog.decoding import or_none
 from twinlog.errors import InvalidInput, NotFound
-from twinlog.wire.audit_report import AuditReport, Progress, decode_report, encoded_report
+from twinlog.wire.audit_report import AuditProgress, SentReport, decode_report, encoded_report
 
 AUDITS = "audits"
 PAST = "audits_past"
@@ -106,12 +106,12 @@ class AuditNotes:
             raise NotFound(f"this site was not notified of an audit {audit[:128]!r}; it keeps the last {PAST_MAX}")
         return found
 
-    def report(self, audit: str) -> AuditReport | None:
+    def report(self, audit: str) -> SentReport | None:
         """Returns the report of a run, with all keys in it. None: it sent none, or newer ones took its place."""
         noted = self._engine.meta(_report_note(audit))
         return None if noted is None else or_none(decode_report, noted)
 
-    async def keep_report(self, audit: str, report: AuditReport) -> None:
+    async def keep_report(self, audit: str, report: SentReport) -> None:
         """Durable when it returns. Raises NotFound for a run that was not noted, or is too old to have one, InvalidInput."""
         document = encoded_report(report)
         async with self._lock:
@@ -122,7 +122,7 @@ class AuditNotes:
                 )
             await self._engine.set_meta(_report_note(audit), document)
 
-    def progress(self, audit: str, progress: Progress) -> None:
+    def progress(self, audit: str, progress: AuditProgress) -> None:
         """One that arrives after the end of its audit says nothing new."""
         if all(one.run.id != audit for one in self.past()):
             self.running.report(audit, progress)

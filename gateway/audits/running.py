@@ -12,7 +12,7 @@ from typing import Literal
 from msgspec import Struct
 
 from storage.clock import Clock
-from twinlog.wire.audit_report import Progress
+from twinlog.wire.audit_report import AuditProgress
 
 RUNNING_MAX = 8
 SILENT_S = 15.0  # one that reports does so every few seconds
@@ -21,7 +21,7 @@ FORGOTTEN_S = 3600.0
 
 @dataclass(frozen=True, slots=True)
 class _Reported:
-    progress: Progress
+    progress: AuditProgress
     at_s: float
 
 
@@ -29,7 +29,7 @@ class RunningAudit(Struct, frozen=True):
     """`state`: silent when it has not reported for longer than one that runs ever is."""
 
     id: str
-    progress: Progress
+    progress: AuditProgress
     silent_s: float
     state: Literal["running", "silent", "stopped"]
 
@@ -39,7 +39,7 @@ class RunningAudits:
         self._clock = clock
         self._reported: dict[str, _Reported] = {}
 
-    def report(self, audit: str, progress: Progress) -> None:
+    def report(self, audit: str, progress: AuditProgress) -> None:
         self._reported[audit] = _Reported(progress, self._clock.monotonic_s())
         if len(self._reported) > RUNNING_MAX:
             del self._reported[min(self._reported, key=lambda one: self._reported[one].at_s)]

@@ -230,7 +230,8 @@ def _table(chains: dict[str, list[Manifest]]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim")
     for title in ([] if "" in chains else [""]) + ["pair", "from", "at", "to", "at", "rows of the base", "size"]:
         is_figure = title in ("from", "to", "rows of the base", "size")
-        table.add_column(title, justify="right" if is_figure else "left", no_wrap=True)
+        width = max(map(len, chains)) if not title else None  # what goes and what stays is read on the narrowest terminal
+        table.add_column(title, justify="right" if is_figure else "left", no_wrap=True, min_width=width)
     for fate, each in ((fate, each) for fate, some in chains.items() for each in some):
         begin, end = each.base.point, each.end
         table.add_row(

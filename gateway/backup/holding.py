@@ -19,6 +19,7 @@ from storage.clock import Clock
 from storage.engine import StorageEngine
 from storage.log.cursors import CursorRegistry
 from storage.settings import RUN_TIME, Within
+from twinlog.decoding import or_none
 
 TARGETS_MAX = 4
 BACKUPS = "backups"  # in the storage: when each was complete
@@ -83,7 +84,8 @@ class BackupHolds:
 
     def _complete_ms(self) -> dict[str, int]:
         noted = self._engine.meta(BACKUPS)
-        return {} if noted is None else _decode(noted)
+        found = None if noted is None else or_none(_decode, noted)  # a damaged note says nothing; the next one replaces it
+        return found or {}
 
 
 def _holder(target: str) -> str:

@@ -37,7 +37,7 @@ from switchover.monitor.views import Answers, SiteView
 from switchover.operations.document import OperationDocument
 from switchover.preflight.preflight import ChecksDocument
 from switchover.register.port import Mode
-from twinlog.wire.audit_report import AuditReport, Progress
+from twinlog.wire.audit_report import AuditProgress, SentReport
 
 
 class Mutation(msgspec.Struct, frozen=True, gc=False):
@@ -243,13 +243,13 @@ class AuditLog(Protocol):
     def run(self, audit: str) -> PastRun:
         """Raises NotFound."""
 
-    def report(self, audit: str) -> AuditReport | None:
+    def report(self, audit: str) -> SentReport | None:
         """Returns it with all keys: whoever shows it leaves out those that the caller may not see."""
 
-    async def keep_report(self, audit: str, report: AuditReport) -> None:
+    async def keep_report(self, audit: str, report: SentReport) -> None:
         """The report is durable when this returns. Raises NotFound for a run that was not noted, InvalidInput."""
 
-    def progress(self, audit: str, progress: Progress) -> None: ...
+    def progress(self, audit: str, progress: AuditProgress) -> None: ...
 
 
 class Configuration(Protocol):

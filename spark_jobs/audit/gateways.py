@@ -19,7 +19,7 @@ from spark_jobs.audit.stopping import undisturbed
 from spark_jobs.job import Barrier, SiteSource
 from twinlog.errors import Conflict, NotActive, NotFound, Refused, TwinlogError, Unavailable
 from twinlog.sites import Sites
-from twinlog.wire.audit_report import AuditReport
+from twinlog.wire.audit_report import SentReport
 
 HELD_DEADLINE_S = 120.0
 LOOK_S = 20.0  # a site under load may take its time for an audit
@@ -107,7 +107,7 @@ class Gateways:
                 failed[site] = error.message
         return failed
 
-    def tell(self, audit: Mapping[str, Any], report: AuditReport) -> dict[str, str]:
+    def tell(self, audit: Mapping[str, Any], report: SentReport) -> dict[str, str]:
         """Reports to both sites how an audit ended. Returns site -> error of each site that did not answer."""
         failed = {}
         for site in self.sites:
@@ -118,7 +118,7 @@ class Gateways:
                 failed[site] = error.message
         return failed
 
-    def _send_report(self, site: str, audit: str, report: AuditReport) -> None:
+    def _send_report(self, site: str, audit: str, report: SentReport) -> None:
         """A site of an older release has no place for it, and has the note."""
         with suppress(NotFound):
             self._gateways.ask(site, "PUT", f"/v1/audits/{audit}/report", msgspec.to_builtins(report))

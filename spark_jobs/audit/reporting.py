@@ -17,7 +17,7 @@ from spark_jobs.audit.progress import Steps
 from spark_jobs.job import SiteSource
 from twinlog.errors import PeerError, TwinlogError, Unavailable
 from twinlog.sites import Sites, who
-from twinlog.wire.audit_report import Progress
+from twinlog.wire.audit_report import AuditProgress
 
 REPORT_S = 3.0
 END_S = 5.0  # how long the last reports may take
@@ -56,15 +56,15 @@ def _report(
             _tell(gateways, site, audit, progress_of(job, steps, is_stopped=True))
 
 
-def progress_of(job: str, steps: Steps, *, is_stopped: bool = False) -> Progress:
+def progress_of(job: str, steps: Steps, *, is_stopped: bool = False) -> AuditProgress:
     now = steps.now()
-    return Progress(
+    return AuditProgress(
         job=job[:JOB_MAX], phase=now.what[:PHASE_MAX], elapsed_s=round(now.elapsed_s, 1), done=now.done, total=now.total,
         unit="rows" if now.is_rows else "tasks", by=who(), is_stopped=is_stopped,
     )
 
 
-def _tell(gateways: Sites, site: str, audit: str, progress: Progress) -> bool:
+def _tell(gateways: Sites, site: str, audit: str, progress: AuditProgress) -> bool:
     """Returns whether another report is worth while: not at a site that refuses one, or whose release knows none."""
     try:
         gateways.ask(site, "PUT", f"/v1/audits/{audit}/progress", msgspec.to_builtins(progress))

@@ -23,11 +23,11 @@ from twinlog.wire.audit_report import (
     STAGES_MAX,
     TABLES_MAX,
     VERSION,
-    AuditReport,
-    Difference,
     Failure,
+    FoundDifference,
+    KeyShares,
     Pace,
-    Places,
+    SentReport,
     Stage,
     TableCount,
     encoded_report,
@@ -51,13 +51,13 @@ def note_of(summary: Mapping[str, Any]) -> dict[str, Any]:
 def report_of(
     summary: Mapping[str, Any], findings: Iterable[Mapping[str, Any]], tallies: Sequence[TableTally],
     stages: Sequence[tuple[str, float]], pace: Sequence[tuple[float, int]], *, is_own_error: bool = True,
-) -> AuditReport:
+) -> SentReport:
     """Returns the report. `findings`: the first of them. `is_own_error`: the error's message is one of twinlog's own."""
     roles = {site.get("role"): name for name, site in summary["sites"].items()}
     counted = sorted(tallies, key=lambda one: (one.equal == one.compared, one.name))  # those that differ first
     worst = sorted((one for one in tallies if one.places), key=lambda one: -sum(one.kinds.values()))
     error = summary["error"]
-    made = AuditReport(
+    made = SentReport(
         version=VERSION, source=roles.get("active", ""), peer=roles.get("standby", ""), tables_count=len(tallies),
         tables=[_count(one) for one in counted[:TABLES_MAX]],
         kinds=_counts(summary["kinds"]), advice={kind[:KIND_CHARS_MAX]: text[:400] for kind, text in _first(summary["advice"])},
@@ -87,8 +87,8 @@ def _count(one: TableTally) -> TableCount:
     return TableCount(one.name[:NAME_CHARS_MAX], one.compared, one.equal, _counts(one.kinds))
 
 
-def _places(one: TableTally) -> Places:
-    return Places(one.name[:NAME_CHARS_MAX], {kind: list(_merged(counts)) for kind, counts in one.places.items()})
+def _places(one: TableTally) -> KeyShares:
+    return KeyShares(one.name[:NAME_CHARS_MAX], {kind: list(_merged(counts)) for kind, counts in one.places.items()})
 
 
 def _merged(counts: Sequence[int]) -> list[int]:
@@ -100,11 +100,11 @@ def _merged(counts: Sequence[int]) -> list[int]:
     return merged
 
 
-def _difference(finding: Mapping[str, Any]) -> Difference:
+def _difference(finding: Mapping[str, Any]) -> FoundDifference:
     key = finding.get("key_text")
     at = [finding.get("site"), finding.get("log"), finding.get("segment"), finding.get("offset")]
     place = "" if at[0] is None else f"{at[1]} of site {at[0]}" + (f", {at[2]} at {at[3]}" if at[2] else "")
-    return Difference(
+    return FoundDifference(
         str(finding["kind"])[:KIND_CHARS_MAX], str(finding.get("table") or "")[:NAME_CHARS_MAX],
         None if key is None or len(key) > KEY_CHARS_MAX else key, place[:PLACE_CHARS_MAX],
         _version(finding.get("source_version")), _version(finding.get("peer_version")),
@@ -132,7 +132,7 @@ def _failure(error: Mapping[str, Any], *, is_own_error: bool) -> Failure:
     return Failure(str(error["code"])[:KIND_CHARS_MAX], str(error["message"])[:500] if is_own_error else NOT_OWN)
 
 
-def _fitting(report: AuditReport) -> AuditReport:
+def _fitting(report: SentReport) -> SentReport:
     """Leaves out half of the differences, then of the tables, until the sites take it."""
     while True:
         try:

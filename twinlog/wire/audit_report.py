@@ -39,14 +39,14 @@ class TableCount(Struct, frozen=True):
     kinds: Annotated[dict[Kind, Count], Meta(max_length=KINDS_MAX)]
 
 
-class Places(Struct, frozen=True):
+class KeyShares(Struct, frozen=True):
     """The places of a table's differences: of each kind a count for each equal share of its ranges of keys, in their order."""
 
     table: Name
     kinds: Annotated[dict[Kind, Annotated[list[Count], Meta(max_length=BUCKETS_MAX)]], Meta(max_length=KINDS_MAX)]
 
 
-class Difference(Struct, frozen=True):
+class FoundDifference(Struct, frozen=True):
     """One of the first differences. `key` is as a path has it; null: it is of no row, is too long, or the caller may not read
     its table. `place`: of a fault in a log. Versions are decimal text; null: that site has no such row."""
 
@@ -92,15 +92,15 @@ class ReportBody(Struct, frozen=True):
     advice: Annotated[dict[Kind, Annotated[str, Meta(max_length=400)]], Meta(max_length=KINDS_MAX)] = {}
     counters: Annotated[dict[Kind, Count], Meta(max_length=KINDS_MAX)] = {}
     differences_count: Count = 0
-    differences: Annotated[list[Difference], Meta(max_length=DIFFERENCES_MAX)] = []
-    places: Annotated[list[Places], Meta(max_length=PLACES_MAX)] = []
+    differences: Annotated[list[FoundDifference], Meta(max_length=DIFFERENCES_MAX)] = []
+    places: Annotated[list[KeyShares], Meta(max_length=PLACES_MAX)] = []
     stages: Annotated[list[Stage], Meta(max_length=STAGES_MAX)] = []
     pace: Annotated[list[Pace], Meta(max_length=PACE_MAX)] = []
     remarks: Annotated[list[Annotated[str, Meta(max_length=300)]], Meta(max_length=20)] = []
     failure: Failure | None = None
 
 
-class AuditReport(ReportBody, frozen=True):
+class SentReport(ReportBody, frozen=True):
     """A report as it is kept and shown: every member is there."""
 
 
@@ -118,15 +118,15 @@ class ProgressBody(Struct, frozen=True):
     is_stopped: bool = False
 
 
-class Progress(ProgressBody, frozen=True):
+class AuditProgress(ProgressBody, frozen=True):
     """A report of progress as it is shown: every member is there."""
 
 
 _encode = msgspec.json.Encoder().encode
-decode_report = msgspec.json.Decoder(AuditReport).decode
+decode_report = msgspec.json.Decoder(SentReport).decode
 
 
-def encoded_report(report: AuditReport) -> bytes:
+def encoded_report(report: SentReport) -> bytes:
     """Raises InvalidInput for one that is too long as a whole."""
     document = _encode(report)
     if len(document) > REPORT_BYTES_MAX:
@@ -137,7 +137,7 @@ def encoded_report(report: AuditReport) -> bytes:
     return document
 
 
-def as_seen_by(report: AuditReport, may_read: Callable[[str], bool]) -> tuple[AuditReport, int]:
+def as_seen_by(report: SentReport, may_read: Callable[[str], bool]) -> tuple[SentReport, int]:
     """Returns it without the keys of tables that the caller may not read, and how many they are."""
     shown = [one if one.key is None or may_read(one.table) else replace(one, key=None) for one in report.differences]
     hidden = sum(before is not after for before, after in zip(report.differences, shown, strict=True))

@@ -19,10 +19,10 @@ from gateway.api.routes.common import caller_of, context_of, head_once_whole, js
 from gateway.audits.notes import AuditBody, AuditRun
 from gateway.trail import events
 from twinlog.errors import InvalidInput
-from twinlog.wire.audit_report import AUDIT_ID, Progress, ProgressBody, ReportBody, as_seen_by, decode_report
+from twinlog.wire.audit_report import AUDIT_ID, AuditProgress, ProgressBody, ReportBody, as_seen_by, decode_report
 
 _decode_barrier = msgspec.json.Decoder(BarrierBody).decode
-_decode_progress = msgspec.json.Decoder(Progress).decode
+_decode_progress = msgspec.json.Decoder(AuditProgress).decode
 _decode_audit = msgspec.json.Decoder(AuditRun).decode
 _NO_STORE = (b"cache-control", b"no-store")
 AuditName = Annotated[str, Path(description="the id of an audit", examples=["20130101T050000Z-compare"])]

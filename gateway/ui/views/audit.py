@@ -16,7 +16,7 @@ from gateway.audits.running import RunningAudit
 from gateway.ui import words
 from gateway.ui.views.audit_plots import PATTERNS, BarsPlot, PacePlot, StageRow, bars_plot, pace_plot, stage_rows
 from gateway.ui.views.tables import table_path
-from twinlog.wire.audit_report import AUDIT_ID, AuditReport, Difference, TableCount
+from twinlog.wire.audit_report import AUDIT_ID, FoundDifference, SentReport, TableCount
 
 LEVELS = {"good": "ok", "bad": "bad", "failed": "warn"}
 COULD_NOT = "it could not be done"
@@ -103,7 +103,7 @@ class DifferenceRow:
 
 
 @dataclass(frozen=True, slots=True)
-class TableRow:
+class AuditedTable:
     """`link`: to the table, where the caller may know it."""
 
     name: str
@@ -126,9 +126,9 @@ class KindRow:
 class ReportShown:
     """`kinds`: in the order in which every table and plot of the page has them; `hidden`: keys that the caller may not see."""
 
-    report: AuditReport
+    report: SentReport
     kinds: tuple[KindRow, ...]
-    tables: tuple[TableRow, ...]
+    tables: tuple[AuditedTable, ...]
     plots: tuple[BarsPlot, ...]
     stages: tuple[StageRow, ...]
     pace: PacePlot | None
@@ -157,7 +157,7 @@ class ResultShown:
 
 
 def result_shown(
-    past: PastRun, report: AuditReport | None, may_read: Callable[[str], bool], knows: Callable[[str], bool], now_ms: int
+    past: PastRun, report: SentReport | None, may_read: Callable[[str], bool], knows: Callable[[str], bool], now_ms: int
 ) -> ResultShown:
     run = past.run
     count = f": {words.number(run.differences, 'differences')}" if run.outcome != "failed" and run.differences else ""
@@ -185,7 +185,7 @@ def _commands(run: AuditRun) -> tuple[tuple[str, str], ...]:
     )
 
 
-def _report(report: AuditReport, may_read: Callable[[str], bool], knows: Callable[[str], bool]) -> ReportShown:
+def _report(report: SentReport, may_read: Callable[[str], bool], knows: Callable[[str], bool]) -> ReportShown:
     order = {kind: place for place, kind in enumerate(report.kinds)}
     counted = [kind for table in report.tables for kind in table.kinds]
     for kind in (*counted, *(kind for places in report.places for kind in places.kinds)):
@@ -202,15 +202,15 @@ def _report(report: AuditReport, may_read: Callable[[str], bool], knows: Callabl
     )
 
 
-def _table(one: TableCount, kinds: Sequence[str], knows: Callable[[str], bool]) -> TableRow:
+def _table(one: TableCount, kinds: Sequence[str], knows: Callable[[str], bool]) -> AuditedTable:
     is_equal = one.equal == one.compared and not any(one.kinds.values())
-    return TableRow(
+    return AuditedTable(
         one.name, table_path(one.name) if knows(one.name) else "", "ok" if is_equal else "bad", one.compared, one.equal,
         tuple(one.kinds.get(kind, 0) for kind in kinds),
     )
 
 
-def _difference(one: Difference, order: dict[str, int], may_read: Callable[[str], bool]) -> DifferenceRow:
+def _difference(one: FoundDifference, order: dict[str, int], may_read: Callable[[str], bool]) -> DifferenceRow:
     is_seen = may_read(one.table)
     key = one.key if one.key is not None and is_seen else ""
     why = "" if key else "" if one.place else f"needs reader:{one.table}" if one.key is not None else "none, or too long"

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from gateway.ui import words
-from twinlog.wire.audit_report import Pace, Places, Stage
+from twinlog.wire.audit_report import KeyShares, Pace, Stage
 
 BARS_HEIGHT, CURVE_WIDTH, CURVE_HEIGHT, STRIP = 120, 600, 90, 1000
 PATTERNS = 4
@@ -63,7 +63,7 @@ class PacePlot:
     points: tuple[tuple[str, str], ...]
 
 
-def bars_plot(places: Places, order: Mapping[str, int]) -> BarsPlot | None:
+def bars_plot(places: KeyShares, order: Mapping[str, int]) -> BarsPlot | None:
     """`order`: the pattern of each kind. None: there is nothing to draw."""
     kinds = tuple(kind for kind in sorted(places.kinds, key=lambda kind: order.get(kind, 0)) if any(places.kinds[kind]))
     shares = max((len(places.kinds[kind]) for kind in kinds), default=0)

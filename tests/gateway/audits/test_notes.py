@@ -14,7 +14,7 @@ from gateway.ui.views.audits import AuditsPage, audits_page
 from storage.clock import SystemClock
 from storage.engines.memory.engine import MemoryEngine
 from twinlog.errors import InvalidInput, NotFound
-from twinlog.wire.audit_report import AuditReport, Difference, Progress
+from twinlog.wire.audit_report import AuditProgress, FoundDifference, SentReport
 
 AT = datetime(2026, 11, 22, 12, tzinfo=UTC)
 GOOD = AuditRun("1-compare", "compare", AT - timedelta(minutes=1), AT, "good")
@@ -111,7 +111,7 @@ async def test_the_page_is_headed_by_the_newest_comparison_and_knows_no_differen
     assert [row.differences for row in page().rows] == [None, 4, 0]
 
 
-REPORT = AuditReport(version=1, differences=[Difference("stale", "flights", "UA,1", "", "7", "6")])
+REPORT = SentReport(version=1, differences=[FoundDifference("stale", "flights", "UA,1", "", "7", "6")])
 
 
 async def test_a_report_stands_beside_its_note_whose_form_is_that_of_the_first_release(clock: SetClock) -> None:
@@ -153,7 +153,7 @@ async def test_only_the_newest_runs_have_a_report(clock: SetClock) -> None:
 
 
 async def test_the_end_of_an_audit_ends_its_progress_and_a_late_one_does_not_bring_it_back(notes: AuditNotes) -> None:
-    progress = Progress(job="compare", phase="digests of a", elapsed_s=1.0)
+    progress = AuditProgress(job="compare", phase="digests of a", elapsed_s=1.0)
     notes.progress(GOOD.id, progress)
     notes.progress("2-compare", progress)
     assert notes.running.get(GOOD.id) is not None

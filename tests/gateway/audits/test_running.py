@@ -6,9 +6,9 @@ import pytest
 
 from gateway.audits.running import FORGOTTEN_S, RUNNING_MAX, SILENT_S, RunningAudits
 from storage.clock import SystemClock
-from twinlog.wire.audit_report import Progress
+from twinlog.wire.audit_report import AuditProgress
 
-PROGRESS = Progress(job="compare", phase="digests of a", elapsed_s=5.0)
+PROGRESS = AuditProgress(job="compare", phase="digests of a", elapsed_s=5.0)
 
 
 class SetClock(SystemClock):
@@ -42,7 +42,7 @@ def test_one_that_stopped_reporting_is_silent_and_not_running(running: RunningAu
 
 
 def test_one_that_a_signal_stopped_says_so_for_as_long_as_it_is_known(running: RunningAudits, clock: SetClock) -> None:
-    running.report("one", Progress(job="compare", phase="x", elapsed_s=1.0, is_stopped=True))
+    running.report("one", AuditProgress(job="compare", phase="x", elapsed_s=1.0, is_stopped=True))
     clock.now_s += SILENT_S + 1
     assert [one.state for one in running.all()] == ["stopped"]
 

@@ -13,10 +13,10 @@ from spark_jobs.audit.gateways import Gateways
 from spark_jobs.audit.stopping import stopping
 from tests.spark_jobs.audit.stub_sites import StubPair
 from twinlog.errors import Conflict, PeerError, Refused, TwinlogError, Unavailable
-from twinlog.wire.audit_report import AuditReport
+from twinlog.wire.audit_report import SentReport
 
 NAME = "audit-1"
-REPORT = AuditReport(version=1)
+REPORT = SentReport(version=1)
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from spark_jobs.audit.telling import NOT_OWN, note_of, report_of
 from spark_jobs.job import TableTally
 from tests.processes import wait_for
 from tests.spark_jobs.audit.stub_sites import StubPair
-from twinlog.wire.audit_report import REPORT_BYTES_MAX, AuditReport, decode_report, encoded_report
+from twinlog.wire.audit_report import REPORT_BYTES_MAX, SentReport, decode_report, encoded_report
 
 SUMMARY: dict[str, Any] = {
     "id": "1-compare", "job": "compare", "outcome": "bad", "error": None, "findings": 3, "kinds": {"stale": 3},
@@ -135,7 +135,7 @@ def test_a_signal_is_told(pair: StubPair, steps: Steps) -> None:
 def test_the_report_follows_the_note_and_an_older_site_has_the_note_alone(pair: StubPair) -> None:
     pair.sites["b"].is_older = True
     with closing(Gateways(pair.sources)) as gateways:
-        assert gateways.tell({"id": ID}, AuditReport(version=1, source="a")) == {}
+        assert gateways.tell({"id": ID}, SentReport(version=1, source="a")) == {}
     assert [site.audits for site in pair.sites.values()] == [[{"id": ID}]] * 2
     assert [one["source"] for one in pair.sites["a"].reports] == ["a"]
     assert pair.sites["b"].reports == []

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from twinlog.errors import InvalidInput
 from twinlog.wire.audit_report import (
     REPORT_BYTES_MAX,
-    AuditReport,
-    Difference,
+    AuditProgress,
     Failure,
+    FoundDifference,
+    KeyShares,
     Pace,
-    Places,
-    Progress,
+    SentReport,
     Stage,
     TableCount,
     as_seen_by,
@@ -29,15 +29,15 @@ texts = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=4
 kinds = st.dictionaries(texts, counts, max_size=3)
 versions = st.none() | st.integers(0, (1 << 64) - 1).map(str)
 differences = st.builds(
-    Difference, kind=texts, table=texts, key=st.none() | texts, place=texts, source_version=versions, peer_version=versions
+    FoundDifference, kind=texts, table=texts, key=st.none() | texts, place=texts, source_version=versions, peer_version=versions
 )
 reports = st.builds(
-    AuditReport, version=st.integers(1, 1 << 40), source=texts, peer=texts, tables_count=counts,
+    SentReport, version=st.integers(1, 1 << 40), source=texts, peer=texts, tables_count=counts,
     tables=st.lists(st.builds(TableCount, name=texts, compared=counts, equal=counts, kinds=kinds), max_size=3), kinds=kinds,
     advice=st.dictionaries(texts, texts, max_size=3), counters=kinds, differences_count=counts,
     differences=st.lists(differences, max_size=4),
     places=st.lists(st.builds(
-        Places, table=texts, kinds=st.dictionaries(texts, st.lists(counts, max_size=3), max_size=3)), max_size=3),
+        KeyShares, table=texts, kinds=st.dictionaries(texts, st.lists(counts, max_size=3), max_size=3)), max_size=3),
     stages=st.lists(st.builds(Stage, name=texts, took_s=seconds), max_size=3),
     pace=st.lists(st.builds(Pace, at_s=seconds, rows=counts), max_size=3), remarks=st.lists(texts, max_size=3),
     failure=st.none() | st.builds(Failure, code=texts, message=texts),
@@ -46,7 +46,7 @@ reports = st.builds(
 
 @given(reports, st.dictionaries(texts.map(lambda text: f"new_{text}"), texts, max_size=2))
 def test_what_is_within_the_bounds_is_taken_and_what_a_newer_release_adds_is_left_out(
-    report: AuditReport, added: dict[str, str]
+    report: SentReport, added: dict[str, str]
 ) -> None:
     document = encoded_report(report)
     assert decode_report(document) == report
@@ -55,7 +55,7 @@ def test_what_is_within_the_bounds_is_taken_and_what_a_newer_release_adds_is_lef
 
 
 @given(reports, st.frozensets(texts, max_size=3))
-def test_a_key_is_seen_by_those_alone_who_may_read_its_table(report: AuditReport, readable: frozenset[str]) -> None:
+def test_a_key_is_seen_by_those_alone_who_may_read_its_table(report: SentReport, readable: frozenset[str]) -> None:
     shown, hidden = as_seen_by(report, readable.__contains__)
     assert [one.key for one in shown.differences] == [
         one.key if one.table in readable else None for one in report.differences
@@ -88,14 +88,14 @@ def test_a_member_past_its_bound_is_named_with_it(member: str, value: object, sa
 
 
 def test_a_report_that_is_too_long_as_a_whole_says_how_long_one_may_be() -> None:
-    long = [Difference("x", "t", "\u1234" * 300, "", None, None)] * 100
+    long = [FoundDifference("x", "t", "\u1234" * 300, "", None, None)] * 100
     with pytest.raises(InvalidInput, match=f"a site keeps {REPORT_BYTES_MAX:,} of one"):
-        encoded_report(AuditReport(version=1, differences=long))
+        encoded_report(SentReport(version=1, differences=long))
 
 
 def test_a_progress_has_bounds_and_ignores_what_it_does_not_know() -> None:
     body = {"job": "compare", "phase": "digests of a", "elapsed_s": 1, "done": 3, "later": [1]}
-    assert msgspec.convert(body, Progress) == Progress(job="compare", phase="digests of a", elapsed_s=1.0, done=3)
+    assert msgspec.convert(body, AuditProgress) == AuditProgress(job="compare", phase="digests of a", elapsed_s=1.0, done=3)
     for wrong in ({"phase": "x" * 101}, {"elapsed_s": -1}, {"done": -1}, {"unit": "miles"}, {"job": ""}):
         with pytest.raises(msgspec.ValidationError):
-            msgspec.convert({**body, **wrong}, Progress)
+            msgspec.convert({**body, **wrong}, AuditProgress)

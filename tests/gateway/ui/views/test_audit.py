@@ -18,12 +18,12 @@ from gateway.ui.views.audit_plots import BARS_HEIGHT, CURVE_HEIGHT, CURVE_WIDTH,
 from tests.gateway.ui.ui_rig import text_of
 from twinlog.wire.audit_report import (
     BUCKETS_MAX,
-    AuditReport,
-    Difference,
+    AuditProgress,
     Failure,
+    FoundDifference,
+    KeyShares,
     Pace,
-    Places,
-    Progress,
+    SentReport,
     Stage,
     TableCount,
 )
@@ -35,7 +35,7 @@ counts = st.integers(0, (1 << 63) - 1)
 seconds = st.floats(0, 1e9, allow_nan=False)
 
 
-def shown(run: AuditRun = RUN, report: AuditReport | None = None, readable: str = "flights") -> ResultShown:
+def shown(run: AuditRun = RUN, report: SentReport | None = None, readable: str = "flights") -> ResultShown:
     return result_shown(PastRun(run, len(run.tables)), report, readable.__eq__, readable.__eq__, NOW_MS)
 
 
@@ -45,7 +45,7 @@ def page(result: ResultShown) -> str:
 
 @given(st.lists(st.lists(counts, max_size=BUCKETS_MAX), max_size=6))
 def test_bars_stay_within_their_plot_and_every_difference_can_be_seen(by_kind: list[list[int]]) -> None:
-    places = Places("flights", {f"kind{number}": list(found) for number, found in enumerate(by_kind)})
+    places = KeyShares("flights", {f"kind{number}": list(found) for number, found in enumerate(by_kind)})
     plot = bars_plot(places, {f"kind{number}": number for number in range(6)})
     known = [one for found in by_kind for one in found if one]
     if not known:
@@ -77,14 +77,14 @@ def test_the_pace_stays_within_its_plot(pace: list[Pace]) -> None:
 
 
 def test_a_bad_comparison_leads_to_its_rows_and_to_its_repair() -> None:
-    report = AuditReport(
+    report = SentReport(
         version=1, source="a", peer="b", tables_count=1, kinds={"stale": 2}, advice={"stale": "Use `twinlog log cat`."},
         tables=[TableCount("flights", 50, 48, {"stale": 2})], differences_count=300,
         differences=[
-            Difference("stale", "flights", "UA,=Lg", "", "7", "6"), Difference("stale", "flights", None, "", "7", "6"),
-            Difference("stale", "flights", "0xff", "", "7", "6"),
+            FoundDifference("stale", "flights", "UA,=Lg", "", "7", "6"), FoundDifference("stale", "flights", None, "", "7", "6"),
+            FoundDifference("stale", "flights", "0xff", "", "7", "6"),
         ],
-        places=[Places("flights", {"stale": [0, 2]})], stages=[Stage("digests of a", 3.5)], pace=[Pace(3.5, 50)],
+        places=[KeyShares("flights", {"stale": [0, 2]})], stages=[Stage("digests of a", 3.5)], pace=[Pace(3.5, 50)],
     )
     html = page(shown(report=report))
     assert 'href="/ui/tables/flights?key=UA%2C%3DLg"' in html
@@ -103,16 +103,16 @@ def test_a_bad_comparison_leads_to_its_rows_and_to_its_repair() -> None:
 @pytest.mark.parametrize(("changes", "report", "said"), [
     ({"started_at": AT + timedelta(days=1)}, None, "it ended before it began"),
     ({"finished_at": AT + timedelta(days=9000)}, None, "in the future by this site's clock"),
-    ({"outcome": "failed", "differences": 0}, AuditReport(version=1, failure=Failure("unavailable", "site b is gone")),
+    ({"outcome": "failed", "differences": 0}, SentReport(version=1, failure=Failure("unavailable", "site b is gone")),
      "It could not be done"),
-    ({"outcome": "failed"}, AuditReport(version=1, failure=Failure("unavailable", "site b is gone")), "site b is gone"),
+    ({"outcome": "failed"}, SentReport(version=1, failure=Failure("unavailable", "site b is gone")), "site b is gone"),
     ({}, None, "This site has no report of this run"),
-    ({"outcome": "good", "differences": 0}, AuditReport(version=1), "Both sites are equal"),
-    ({"tables": [], "by": "", "barrier": None}, AuditReport(version=9), "none"),
-    ({"job": "log-audit"}, AuditReport(version=1, differences_count=1, differences=[
-        Difference("gap", "", None, "wal of site a, 1.seg at 7", None, None)]), "wal of site a, 1.seg at 7"),
+    ({"outcome": "good", "differences": 0}, SentReport(version=1), "Both sites are equal"),
+    ({"tables": [], "by": "", "barrier": None}, SentReport(version=9), "none"),
+    ({"job": "log-audit"}, SentReport(version=1, differences_count=1, differences=[
+        FoundDifference("gap", "", None, "wal of site a, 1.seg at 7", None, None)]), "wal of site a, 1.seg at 7"),
 ])
-def test_whatever_is_noted_reads_well(changes: dict[str, Any], report: AuditReport | None, said: str) -> None:
+def test_whatever_is_noted_reads_well(changes: dict[str, Any], report: SentReport | None, said: str) -> None:
     assert said in text_of(page(shown(replace(RUN, **changes), report)))
 
 
@@ -128,7 +128,7 @@ def test_an_id_that_is_no_plain_name_stands_in_no_command() -> None:
     ("silent", {}, "warn", "no report since 33 s"), ("stopped", {}, "off", "a signal stopped it"),
 ])
 def test_one_that_runs_and_one_that_only_did(state: Any, progress: dict[str, Any], level: str, said: str) -> None:
-    body = Progress(job="compare", phase="<i>", elapsed_s=61.2, **progress)
+    body = AuditProgress(job="compare", phase="<i>", elapsed_s=61.2, **progress)
     one = running_shown(RunningAudit("1-compare", body, 33.0, state))
     html = regions("audit.html", {"id": "1-compare", "running": one, "result": None})["progress"]
     assert one.level == level
