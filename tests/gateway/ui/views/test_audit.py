@@ -81,7 +81,8 @@ def test_a_bad_comparison_leads_to_its_rows_and_to_its_repair() -> None:
         version=1, source="a", peer="b", tables_count=1, kinds={"stale": 2}, advice={"stale": "Use `twinlog log cat`."},
         tables=[TableCount("flights", 50, 48, {"stale": 2})], differences_count=300,
         differences=[
-            FoundDifference("stale", "flights", "UA,=Lg", "", "7", "6"), FoundDifference("stale", "flights", None, "", "7", "6"),
+            FoundDifference("stale", "flights", "UA,=Lg", "", "7", "6"),
+            FoundDifference("stale", "flights", None, "", "7", "6"),
             FoundDifference("stale", "flights", "0xff", "", "7", "6"),
         ],
         places=[KeyShares("flights", {"stale": [0, 2]})], stages=[Stage("digests of a", 3.5)], pace=[Pace(3.5, 50)],
