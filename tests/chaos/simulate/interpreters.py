@@ -16,8 +16,8 @@ from tools.sources import ROOT
 
 MINORS = (12, 13)
 NEEDS = (
-    "crc32c", "fastapi", "httptools", "jinja2", "msgspec", "prometheus_client", "psycopg[binary]", "pyarrow", "rich",
-    "rocksdict", "sqlalchemy", "structlog", "tenacity", "typer", "uvicorn",
+    "crc32c", "cryptography", "fastapi", "httptools", "httpx", "jinja2", "msgspec", "prometheus_client", "psycopg[binary]",
+    "pyarrow", "pyjwt", "rich", "rocksdict", "sqlalchemy", "structlog", "tenacity", "typer", "uvicorn",
 )
 _HOME = ROOT / ".interpreters"
 
