@@ -16,11 +16,13 @@ def found() -> Findings:
     return Asking(seed=1, examples=4).run()
 
 
+@pytest.mark.long
 def test_every_answer_is_documented(found: Findings) -> None:
     assert [line for line in shown(found) if line.startswith("FAULT")] == []
     assert found.requests > 600
 
 
+@pytest.mark.long
 def test_every_operation_is_asked_and_guarded(found: Findings) -> None:
     """Each route that is not open to everybody answers 401, 403 and 429 where the site has [access]."""
     documented = {

@@ -39,6 +39,7 @@ def test_it_is_killed_and_started_again_with_what_it_held() -> None:
             psycopg.connect(server.url(password=False).replace("+psycopg", ""))
 
 
+@pytest.mark.long
 def test_paused_it_answers_nobody_and_resumed_it_goes_on() -> None:
     with new_server(()) as server, server.connect() as connection:
         server.pause()

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.gateway.config.test_config import GOOD, write
 
 
@@ -17,6 +19,7 @@ def twinlog(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, timeout=120, check=False)
 
 
+@pytest.mark.long
 def test_a_pair_is_set_up_with_three_commands_and_the_files_are_sound(tmp_path: Path) -> None:
     made = twinlog(tmp_path, "certs", "init", "--pair", "shop")
     assert made.returncode == 0, made.stderr

@@ -33,6 +33,7 @@ def test_a_configuration_is_read_without_a_look_at_the_dfs(tmp_path: Path) -> No
         assert [faults.hits(number) for number in looks] == [0, 0]
 
 
+@pytest.mark.long
 @pytest.mark.pair
 @pytest.mark.parametrize("of", ["a", "b"])
 def test_a_site_starts_while_a_dfs_hangs(tmp_path: Path, of: str) -> None:

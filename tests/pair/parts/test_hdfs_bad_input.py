@@ -46,12 +46,14 @@ def serve(tmp_path: Path, java_home: Path, program: str = SERVE) -> str:
     return " ".join(done.stderr.split())
 
 
+@pytest.mark.long
 def test_no_java(tmp_path: Path) -> None:
     """JPype looks for one everywhere on the machine: it is made blind."""
     said = serve(tmp_path, tmp_path, NO_JAVA + SERVE)
     assert f'dfs.own.kind is "hdfs": HDFS needs Java 17 or newer, and its client: JAVA_HOME is {tmp_path}, and holds' in said
 
 
+@pytest.mark.long
 def test_a_java_that_is_too_old(tmp_path: Path) -> None:
     library = tmp_path / "old" / "lib" / "server" / "libjvm.so"
     library.parent.mkdir(parents=True)

@@ -91,6 +91,7 @@ async def pooled(workers: Any, scheduler: Scheduler) -> None:
 PROGRAMS = [results, two, groups, closed, pooled]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
 def test_every_schedule_ends_well(program: Any) -> None:
     found = every_schedule(program, switches_max=1 if program is pooled else 2)
