@@ -204,8 +204,9 @@ class _Loader:
             async with asyncio.TaskGroup() as group:
                 for _ in range(self._plan.in_flight):
                     group.create_task(self._send_all(batches))
-        except* TwinlogError as failures:
-            raise failures.exceptions[0] from None
+        except ExceptionGroup as failures:  # not `except*`: Python 3.11 up to 3.11.3 wraps what is raised there once more
+            ours, others = failures.split(TwinlogError)
+            raise (ours.exceptions[0] if ours is not None and others is None else failures) from None
 
     async def _send_all(self, batches: Iterator[tuple[int, int, pa.Table]]) -> None:
         """One of the lanes; all of them take from the same `batches`."""
