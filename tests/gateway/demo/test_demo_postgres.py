@@ -65,6 +65,7 @@ def in_the_database(folder: Path, site: str) -> list[Any]:
         return connection.execute("SELECT k, v FROM t").fetchall()
 
 
+@pytest.mark.long
 def test_a_row_stands_in_the_active_sites_database_and_is_there_after_another_start(folder: Path) -> None:
     with demo(folder) as sites, opened(sites["a"]["url"]) as client:
         assert client.post("/v1/tables", json=TABLE).status_code == 201

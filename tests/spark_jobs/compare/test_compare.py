@@ -85,6 +85,7 @@ async def test_what_was_planted_is_found_and_nothing_else(spark: SparkSession, t
     assert (empty["equal"], empty["start"], empty["end"]) == (True, b"", None)
 
 
+@pytest.mark.long
 async def test_hundreds_of_tables_and_tables_of_one_site(spark: SparkSession, tmp_path: Path) -> None:
     schemas = [table(number) for number in range(1, 201)] + [table(1 << 63, "large"), table(301, "local", replication="local")]
     rows = {schema.id: dict([CODEC.encode_json_row({"id": schema.id & 7, "text": "x"})]) for schema in schemas[::2]}

@@ -78,6 +78,7 @@ async def test_every_entry_is_the_engines(tmp_path: Path, seed: int) -> None:
     assert contents(tmp_path / "into") == contents(tmp_path / "serial")
 
 
+@pytest.mark.long
 async def test_the_job_on_a_log_with_cut_frames(spark: SparkSession, tmp_path: Path) -> None:
     log = random_log(random.Random(7), 150)
     kept = standing(log)
