@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 
 import httpx
+import opentelemetry.sdk.trace.export  # noqa: F401  its import adds a filter to its logger: before a test, not in one
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from tests.gateway.metrics.live_sites import LiveSites, live_sites
@@ -81,7 +82,7 @@ async def test_a_put_is_one_trace_over_both_sites_and_so_is_a_switchover(tmp_pat
             done = await asyncio.to_thread(found.until, lambda spans: any(s.name == "role change switchover" for s in spans))
             [change] = [span for span in done if span.name == "role change switchover"]
             steps = [str(step["name"]) for step in operation["steps"]]  # type: ignore[index, attr-defined]
-            spans = await spans_of(found, change.trace, *(f"step {name}" for name in steps))
+            spans = await spans_of(found, change.trace, *(f"step {name}" for name in steps), "POST /internal/v1/peer/{method}")
             assert {span.site for span in spans} == {"a", "b"}
             assert {span.parent for span in spans if span.name.startswith("step ")} == {change.span}
             asked = [span for span in spans if span.site == "a"]
