@@ -51,7 +51,7 @@ from switchover.preflight.checks import Check
 from switchover.preflight.preflight import ChecksDocument
 from switchover.register.port import PairState
 from switchover.roles.table import Role
-from twinlog.wire.audit_report import AuditProgress, SentReport
+from twinlog.wire.audit_report import AuditProgress, FoundDifference, KeyShares, Pace, SentReport, Stage, TableCount
 
 # ---- bodies
 NEW_TABLE: dict[str, Any] = {
@@ -85,17 +85,13 @@ NEW_AUDIT: dict[str, Any] = {
     "id": "20130101T050000-compare", "job": "compare", "barrier": "audit-1", "started_at": "2013-01-01T05:00:00Z",
     "finished_at": "2013-01-01T05:01:00Z", "outcome": "good", "differences": 0, "tables": ["flights"], "by": "ann@host",
 }
-NEW_REPORT: dict[str, Any] = {
-    "version": 1, "source": "a", "peer": "b", "tables_count": 1,
-    "tables": [{"name": "flights", "compared": 336_776, "equal": 336_775, "kinds": {"stale": 1}}],
-    "kinds": {"stale": 1}, "advice": {"stale": "A write was not applied there."}, "differences_count": 1,
-    "differences": [{
-        "kind": "stale", "table": "flights", "key": "UA,1545", "place": "", "source_version": "89173404839936000",
-        "peer_version": "89173404839935999",
-    }],
-    "places": [{"table": "flights", "kinds": {"stale": [0, 1, 0, 0]}}],
-    "stages": [{"name": "digests of a", "took_s": 21.5}], "pace": [{"at_s": 21.5, "rows": 336_776}],
-}
+_REPORT = SentReport(
+    version=1, source="a", peer="b", tables_count=1, tables=[TableCount("flights", 336_776, 336_775, {"stale": 1})],
+    kinds={"stale": 1}, advice={"stale": "A write was not applied there."}, differences_count=1,
+    differences=[FoundDifference("stale", "flights", "UA,1545", "", "89173404839936000", "89173404839935999")],
+    places=[KeyShares("flights", {"stale": [0, 1, 0, 0]})], stages=[Stage("digests of a", 21.5)], pace=[Pace(21.5, 336_776)],
+)
+NEW_REPORT: dict[str, Any] = msgspec.to_builtins(_REPORT)
 NEW_PROGRESS: dict[str, Any] = {
     "job": "compare", "phase": "digests of b", "elapsed_s": 32.5, "done": 336_776, "total": 673_552, "unit": "rows",
 }
@@ -192,8 +188,8 @@ RELOADED = ReloadDocument(
 LOG_LEVEL = {"level": "debug"}
 LOG_LEVEL_SET = ReloadDocument("a", [SettingChange("log.level", "info", "debug")])
 AUDITS = Audits({"compare": AUDIT}, AUDIT)
-_RUNNING = RunningAudit("20130102T050000Z-compare", msgspec.convert(NEW_PROGRESS, AuditProgress), 1.5, "running")
+_RUNNING = RunningAudit("20130102T050000Z-compare", AuditProgress(**NEW_PROGRESS), 1.5, "running")
 AUDIT_LIST = AuditList([_RUNNING], [PastRun(AUDIT, 1)])
-AUDIT_SHOWN = AuditDocument(AUDIT.id, AUDIT, 1, msgspec.convert(NEW_REPORT, SentReport), 0, None)
+AUDIT_SHOWN = AuditDocument(AUDIT.id, AUDIT, 1, _REPORT, 0, None)
 HEALTH = HealthAnswer("a", Role.ACTIVE, reads=True, writes=True, follows=False)
 METRICS = "twinlog_epoch 3.0\n"

@@ -49,7 +49,7 @@ restore_app = typer.Typer()
 endings.append(end_process)  # a process in which Java runs ends at once when its work is done
 _LAYS = "a directory, or hdfs://NAMENODE:PORT/FOLDER."
 _Place = Annotated[str, typer.Argument(metavar="PLACE", help=f"The backup: {_LAYS}", show_default=False)]
-_Keys = Annotated[list[str], typer.Option(
+_Keys = Annotated[list[str] | None, typer.Option(
     "--key", metavar="ID=REF", show_default=False,
     help="A key of the backup, ID=file:PATH or ID=env:NAME. May be repeated: the first one writes, all of them read.",
 )]
@@ -67,7 +67,7 @@ def backup(
     in_the_clear: Annotated[bool, typer.Option(
         "--in-the-clear", help="Of a pair that encrypts its logs: write the backup without encryption.",
     )] = False,
-    key: _Keys = [], hadoop: _Hadoop = None, as_json: JsonOption = False,  # noqa: B006
+    key: _Keys = None, hadoop: _Hadoop = None, as_json: JsonOption = False,
 ) -> None:
     """Back a running pair up into a folder: all rows once, then the log. Needs auditor and reader:*."""
     if context.invoked_subcommand is not None:
@@ -77,7 +77,7 @@ def backup(
     from gateway.backup.taking import BackupTaker, Taken
     from gateway.backup.target import opened
 
-    keys = keyring(key)
+    keys = keyring(key or ())
 
     async def work(sites: Sites) -> Taken:
         async with opened(to, _hadoop_settings(hadoop), makes=True, keys=keys) as target:
@@ -159,9 +159,9 @@ def release_backup(
 
 @app.command(epilog="Exit codes: 0 sound, 1 damaged or missing, 2 wrong usage or configuration.")
 @verb
-def verify(place: _Place, key: _Keys = [], hadoop: _Hadoop = None, as_json: JsonOption = False) -> None:  # noqa: B006
+def verify(place: _Place, key: _Keys = None, hadoop: _Hadoop = None, as_json: JsonOption = False) -> None:
     """Read every file that a backup needs, and name each one that is damaged or missing."""
-    files, faults = asyncio.run(_verified(place, hadoop, keyring(key)))
+    files, faults = asyncio.run(_verified(place, hadoop, keyring(key or ())))
     if as_json:
         print_json({"files": files, "faults": faults})
     else:
@@ -181,13 +181,13 @@ def restore(
     at: Annotated[str, typer.Option(
         "--at", metavar="MOMENT", help="A sequence, or a time such as 2026-11-28T03:00Z. Left out: the newest.",
     )] = "",
-    key: _Keys = [], as_json: JsonOption = False,  # noqa: B006
+    key: _Keys = None, as_json: JsonOption = False,
 ) -> None:
     """Make a new pair from a backup: its first active gets the rows of one moment. Refuses all that is not empty."""
     from gateway.backup.restoring import Restored, Restorer
     from gateway.backup.target import opened
 
-    site, moment, keys = load_site_config(config), parse_moment(at), keyring(key)
+    site, moment, keys = load_site_config(config), parse_moment(at), keyring(key or ())
 
     async def work() -> Restored:
         async with opened(source, site.dfs.own, keys=keys) as target:

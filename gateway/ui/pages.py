@@ -76,12 +76,13 @@ class Pages:
     # ---- pages
     def page(
         self, request: Request, name: str, title: str, values: Mapping[str, Any], *, live: Mapping[str, str] | None = None,
-        status: int = 200, begun: str = "", cookies: Sequence[str] = (),
+        status: int = 200, begun: str = "", session: str = "", cookies: Sequence[str] = (),
     ) -> Response:
         """Returns the page of a template. `live`: what its event stream is asked for; None: it has none. `begun`: the number of
-        a session that begins with this page; `cookies`: more that it sets."""
-        number = begun or self.sessions.number_of(request.scope["headers"])
-        is_new = bool(begun) or not number
+        a session that begins with this page; `session`: of one that the browser has and may not show; `cookies`: more that it
+        sets. A request that another site caused changes no session that the browser keeps back."""
+        number = begun or self.sessions.number_of(request.scope["headers"]) or session
+        is_new = bool(begun) or not (number or _is_caused_elsewhere(request))
         number = number or self.sessions.new_number()
         caller = request.scope.get(CALLER) or NOBODY
         text = render(name, {
@@ -116,7 +117,8 @@ class Pages:
 
     # ---- log in, log out
     def log_in_page(
-        self, request: Request, next_path: str, refusal: str = "", status: int = 200, cookies: Sequence[str] = ()
+        self, request: Request, next_path: str, refusal: str = "", status: int = 200, *, session: str = "",
+        cookies: Sequence[str] = (),
     ) -> Response:
         issuer = "" if self.log_in_by is None else shown_name(self.log_in_by.issuer)
         there = f"{BY_ISSUER}?{urlencode({'next': own_path(next_path)})}"
@@ -124,7 +126,7 @@ class Pages:
             "next": own_path(next_path), "refusal": _sentence(refusal), "idle": duration(IDLE_S), "issuer": issuer,
             "there": there,
         }
-        return self.page(request, "login.html", "Log in", values, status=status, cookies=cookies)
+        return self.page(request, "login.html", "Log in", values, status=status, session=session, cookies=cookies)
 
     async def log_in(self, request: Request, token: str, next_path: str) -> Response:
         """A session for a token that the gate takes. The answer to a wrong one does not say why."""
@@ -173,7 +175,7 @@ class Pages:
         of a session then, whether it has one or not, and would forget it for a new one."""
         headers, path = request.headers, request.scope["path"]
         is_view = path == LOG_IN or own_path(path) == path
-        is_link = (headers.get("sec-fetch-site"), headers.get("sec-fetch-mode")) == ("cross-site", "navigate")
+        is_link = _is_caused_elsewhere(request) and headers.get("sec-fetch-mode") == "navigate"
         shows_session = self.sessions.number_of(request.scope["headers"]) != ""
         return is_view and is_link and request.scope["method"] == "GET" and not shows_session
 
@@ -195,6 +197,10 @@ class Pages:
         return self.page(
             request, "error.html", heading, {"heading": heading, "detail": error.message}, status=answer.status
         )
+
+
+def _is_caused_elsewhere(request: Request) -> bool:
+    return request.headers.get("sec-fetch-site") == "cross-site"
 
 
 def _asked(request: Request) -> str:

@@ -7,7 +7,6 @@ Source: storage/engines/rocks/engine.py, storage/engines/sql/engine.py.
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -36,7 +35,7 @@ T = TypeVar("T")
 ALL = 1_000_000
 ROCKS = RocksSettings(write_buffer_bytes=8 << 20, block_cache_bytes=1 << 20, inline_records_max=3)  # never full by itself
 ROWS, LOG, INDEX = "rows.db", "rows.db-wal", "rows.db-shm"
-COPIED_BYTES = 1 << 26  # at once
+COPIED_BYTES = 1 << 20  # at once
 NOTHING_MORE = 0.5  # of the power losses go back to the last flush
 
 
@@ -150,10 +149,8 @@ def _copied_over(source: Path, target: Path) -> None:
     """As shutil.copyfile. A target of before keeps the memory that its bytes are in: that takes a quarter of the time."""
     target.touch()
     with source.open("rb", buffering=0) as read, target.open("r+b", buffering=0) as written:
-        copied = 0
-        while sent := os.sendfile(written.fileno(), read.fileno(), copied, COPIED_BYTES):
-            copied += sent
-        written.truncate(copied)
+        shutil.copyfileobj(read, written, COPIED_BYTES)
+        written.truncate()
 
 
 SimStorage = SimEngine | SimRocksEngine | SimSqlEngine

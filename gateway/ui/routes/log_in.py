@@ -74,16 +74,16 @@ def _by_issuer(routes: APIRouter) -> None:
     @routes.get(CALLBACK.removeprefix(PREFIX))
     async def come_back(request: Request) -> Response:
         pages = pages_of(request)
-        log_in, there = _log_in_of(pages), "/ui"
+        log_in, there, session = _log_in_of(pages), "/ui", ""
         try:
             with log_in.attempt(_address(request)):
                 answer = _answer(request.scope["query_string"])
                 pending = log_in.take(answer, cookie_of(request.scope["headers"], _cookie_name(pages, request)))
-                there = own_path(pending.next_path)
+                there, session = own_path(pending.next_path), pending.session
                 known = await log_in.finish(answer, pending)
-            return await _begun(pages, request, log_in, known, pending.session, there)
+            return await _begun(pages, request, log_in, known, session, there)
         except TwinlogError as error:
-            return await _refused(pages, request, error, there)
+            return await _refused(pages, request, error, there, session=session)
 
 
 async def _begun(
@@ -98,13 +98,13 @@ async def _begun(
         budget = await gate.admit(scope, IDENTITY, CALLBACK, "")
     except TwinlogError as error:  # which the gate has noted
         log_in.end(known)
-        return _refusal(pages, request, error, there)
+        return _refusal(pages, request, error, there, session)
     if budget is not None:
         budget.leave()
     caller: Caller = scope[CALLER]
     if not caller.grants.texts():
         log_in.end(known)
-        return await _refused(pages, request, nothing_granted(caller, log_in.issuer), there, caller)
+        return await _refused(pages, request, nothing_granted(caller, log_in.issuer), there, caller, session)
     pages.note(request, LOGGED_IN, who_of(scope), {"issuer": log_in.issuer})
     pages.end_session(session)
     values = {"next": there, "subject": caller.name, "issuer": log_in.name}
@@ -115,18 +115,18 @@ async def _begun(
 
 
 async def _refused(
-    pages: Pages, request: Request, error: TwinlogError, there: str, caller: Caller | None = None
+    pages: Pages, request: Request, error: TwinlogError, there: str, caller: Caller | None = None, session: str = ""
 ) -> Response:
     """The log-in page with what went wrong; the log and the trail have why."""
     if pages.gate is not None:
         pages.gate.note(error, caller, request.scope)
         await pages.gate.before_refusal()
-    return _refusal(pages, request, error, there)
+    return _refusal(pages, request, error, there, session)
 
 
-def _refusal(pages: Pages, request: Request, error: TwinlogError, there: str) -> Response:
+def _refusal(pages: Pages, request: Request, error: TwinlogError, there: str, session: str) -> Response:
     status = context_of(request).problem(error, is_write=False).status
-    return pages.log_in_page(request, there, error.message, status, cookies=(_cookie(pages, request, ""),))
+    return pages.log_in_page(request, there, error.message, status, session=session, cookies=(_cookie(pages, request, ""),))
 
 
 def _log_in_of(pages: Pages) -> LogIn:

@@ -320,7 +320,7 @@ class RocksEngine:
     async def table_size(self, table: int) -> TableSize | None:
         if table not in self.applied.tables.by_id:
             return None
-        return await self._read(lambda: sizes.table_size(self._open_database(), table))
+        return await self._read(lambda: sizes.table_size(self._open_database(), table, time.monotonic))
 
     def counters(self) -> dict[str, int]:
         closing = self._reopening or self._closed  # rocksdict refuses every look at a database that it is closing

@@ -7,7 +7,7 @@ Blocking, on the reading thread. What the table takes on the disk is not known: 
 
 from __future__ import annotations
 
-import time
+from collections.abc import Callable
 from functools import partial
 from itertools import islice
 from random import Random
@@ -29,13 +29,13 @@ _IN_MEMORY = ("rocksdb.num-entries-active-mem-table", "rocksdb.num-entries-imm-m
 _UNKNOWN = TableSize(None, False, None)
 
 
-def table_size(database: Rdict, table: int) -> TableSize:
-    """Raises rocksdict's errors as they are."""
+def table_size(database: Rdict, table: int, now_s: Callable[[], float]) -> TableSize:
+    """`now_s`: a monotonic clock. Raises rocksdict's errors as they are."""
     options = ReadOptions()
     options.set_max_skippable_internal_keys(SKIPPED_MAX)
     view = RocksView(database, options)
     try:
-        return _table_size(view, database, row_range(table))
+        return _table_size(view, database, row_range(table), now_s)
     except Exception as error:  # rocksdict raises nothing narrower
         if _GAVE_UP in words(error):
             return _UNKNOWN
@@ -44,7 +44,7 @@ def table_size(database: Rdict, table: int) -> TableSize:
         view.close()
 
 
-def _table_size(view: RocksView, database: Rdict, where: Range) -> TableSize:
+def _table_size(view: RocksView, database: Rdict, where: Range, now_s: Callable[[], float]) -> TableSize:
     begin, end = where
     rows = size = 0
     for key, stored in islice(view.walk(where), sampling.COUNTED_ROWS + 1):
@@ -55,9 +55,9 @@ def _table_size(view: RocksView, database: Rdict, where: Range) -> TableSize:
     first, last = view.first_from(begin), view.last_below(end)
     if first is None or last is None:
         return _UNKNOWN
-    until_s = time.monotonic() + SAMPLE_S
+    until_s = now_s() + SAMPLE_S
     flip = partial(Random(SEED).getrandbits, 1)
-    sample = sampling.sampled(view, first, last, flip, lambda: time.monotonic() >= until_s)
+    sample = sampling.sampled(view, first, last, flip, lambda: now_s() >= until_s)
     inside, at_most = _held(database, where)
     estimate = sampling.between(sample, max(rows, inside // 2), at_most)
     return TableSize(estimate, False, sampling.about(estimate * size / rows))

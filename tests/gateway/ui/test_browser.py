@@ -19,10 +19,9 @@ import httpx
 import pyarrow as pa
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect
 
 from bench.pair import Pair
-from tests.needs import need_program
 from tests.processes import wait_for
 from tools.sources import ROOT
 from twinlog import Client
@@ -106,15 +105,6 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
             client.put("orders", "long", {"note": "words of a note " * 20})
         _note(_active(pair), "1-compare")
         yield pair
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    chromium = need_program("chromium", "chromium")
-    with sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-dev-shm-usage"])
-        yield opened
-        opened.close()
 
 
 @pytest.fixture

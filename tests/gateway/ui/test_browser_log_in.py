@@ -13,14 +13,13 @@ from pathlib import Path
 import httpx
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect
 
 from bench.pair import TWINLOG, free_ports
 from gateway.access.settings import CALLBACK
 from gateway.demo.files import CERTS, write_files
 from gateway.tls.issuing import CA
 from tests.gateway.access.log_in.provider_twin import AUDIENCE, CLIENT, SECRET, Provider, running_provider
-from tests.needs import need_program
 from tests.processes import wait_for
 from tools.sources import ROOT
 from twinlog.wire.tls import Tls, client_context
@@ -91,15 +90,6 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LivePair]:
                 process.terminate()
             for process in processes:
                 process.wait(60)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    chromium = need_program("chromium", "chromium")
-    with sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-dev-shm-usage"])
-        yield opened
-        opened.close()
 
 
 @pytest.fixture

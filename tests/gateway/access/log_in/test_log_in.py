@@ -75,6 +75,17 @@ async def test_an_answer_counts_once(door: LogInDoor) -> None:
     await refused(door, again, 401, "was used before", "the state was used before")
 
 
+@pytest.mark.parametrize("path", ["/ui/login/callback?state=x&code=y", "/ui/login/oidc"])
+async def test_a_link_of_another_site_to_the_log_in_costs_nobody_a_session(door: LogInDoor, path: str) -> None:
+    """The browser keeps its session's cookie back, and must not get another one."""
+    link = {"accept": "text/html", "sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate"}
+    async with door.another_browser() as other:
+        answer = await other.http.get(path, headers=link)
+    set_cookies = answer.headers.get_list("set-cookie")
+    assert "Log in" in answer.text
+    assert [one for one in set_cookies if "_login=" not in one] == []
+
+
 async def test_a_log_in_ends_after_ten_minutes(door: LogInDoor) -> None:
     asked = await door.browser.begin()
     door.clock.ahead_s += 602
