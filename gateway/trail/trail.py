@@ -75,17 +75,18 @@ class Placed:
 
 
 class Trail:
-    """`head`: the last line that is on the disk. `fault`: why the next one is not, None where all is well."""
+    """`head`: the last line that is on the disk. `is_known`: the files were read to their end.
+    `fault`: why the next line is not written, None where all is well."""
 
     def __init__(self, files: Files, clock: Clock, *, pair: str, site: str) -> None:
         self._files, self._clock, self._pair, self.site = files, clock, pair, site
         self.head = TrailHead()
         self.last: TrailEntry | None = None  # before this life
+        self.is_known = False  # where the files end
         self.fault: str | None = None
         self.listeners: list[Callable[[TrailEntry, TrailHead], None]] = []  # of each line, those that a start finds too
         self.carried: dict[str, Any] = {}  # what each file's first line says, too, so that a start need not read all files
         self._found_broken: list[dict[str, Any]] = []
-        self._is_known = False  # where the files end
         self._ordinal, self._written_bytes = 0, 0
         self._torn: list[Leftover] = []
         self._file: LogFile | None = None
@@ -122,7 +123,7 @@ class Trail:
 
     def figures(self) -> dict[str, float]:
         """Returns figures for metrics."""
-        lines = {"trail_lines": float(self.head.number)} if self._is_known else {}
+        lines = {"trail_lines": float(self.head.number)} if self.is_known else {}
         return {"trail_ok": float(self.fault is None), **lines}
 
     # ---- for those who act
@@ -256,7 +257,7 @@ class Trail:
     # ---- files
     async def _begin_file(self) -> None:
         """Begins the next file, whose first line says where the ones before ended. Raises TwinlogError."""
-        if not self._is_known:
+        if not self.is_known:
             await self._find_end()
         torn = [*self._torn, *await self._unsynced()]
         ordinal = max([self._ordinal, *await self._ordinals()]) + 1
@@ -319,7 +320,7 @@ class Trail:
             newest.append(data)
             if sum(map(len, newest)) >= LOOK_BACK_BYTES:
                 break
-        self._torn, self._is_known = torn, True
+        self._torn, self.is_known = torn, True
         for raw in b"".join(reversed(newest)).split(b"\n") if self.listeners else ():
             line = read_line(raw)
             for listener in self.listeners:

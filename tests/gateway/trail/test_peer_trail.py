@@ -17,7 +17,7 @@ from remote_log.replication.messages import TrailChange, TrailNote
 from storage.clock import SystemClock
 from tests.gateway.trail.trail_rig import entries, stored, until, verdict_on
 from tests.storage.disk.memory_files import MemoryFiles
-from twinlog.errors import PeerError
+from twinlog.errors import LogError, PeerError
 
 ANNA = Who("anna", "token", "10.0.0.7", "anna@laptop")
 
@@ -71,8 +71,7 @@ class Sites:
             await trail.close()
 
     async def speak(self, name: str) -> None:
-        site = self.open[name]
-        site.peers._take(await site.peers._ask(site.peers.note(), 1.0))
+        await self.open[name].peers.speak()
 
 
 async def change(site: Site, operation: str, *, to: str = "a") -> None:
@@ -180,3 +179,57 @@ async def test_a_step_of_the_role_table_is_told_where_no_operation_tells_it(site
         await until(lambda: a.trail.head.number == 3)
         await sites.speak("b")
         assert [line.what["kind"] for line in await b.lines() if line.event == PEER_CHANGE] == ["downgrade_recorded"]
+
+
+def role_change(number: int) -> TrailChange:
+    return TrailChange(number, f"{number:064x}", 0, BEGUN, "begun", f"o-{number}", "failover", "a", "anna", "token", "", "")
+
+
+def note_of(*numbers: int, seen: int = 0) -> TrailNote:
+    return TrailNote("a", numbers[-1], f"{numbers[-1]:064x}", seen, [role_change(number) for number in numbers])
+
+
+async def changes_told(site: Site) -> list[int]:
+    return [line.what["number"] for line in await site.lines() if line.event == PEER_CHANGE]
+
+
+async def test_a_change_is_a_line_once_while_the_lines_before_it_wait_for_the_disk(sites: Sites) -> None:
+    async with sites.life("b") as b:
+        b.peers._take(note_of(1, 2, 3, 4))
+        await until(lambda: 0 < b.peers._kept.number < 4)  # the disk has some of them
+        b.peers._take(note_of(1, 2, 3, 4, 5))
+        assert await changes_told(b) == [1, 2, 3, 4, 5]
+
+
+async def test_a_note_that_was_on_its_way_for_longer_is_no_trail_that_went_back(sites: Sites) -> None:
+    async with sites.life("b") as b:
+
+        async def crossed(note: TrailNote, timeout_s: float) -> TrailNote:
+            await b.peers.answer(note_of(1, 2, 3))  # the other site's own call, made behind its answer
+            return note_of(1, 2)
+
+        b.peers._ask = crossed
+        await b.peers.speak()
+        await b.peers.answer(note_of(1))
+        await b.peers.answer(note_of(1, 2, 3))
+        assert await changes_told(b) == [1, 2, 3]
+        assert not [line for line in await b.lines() if "went_back_from" in line.what]
+
+
+async def test_what_was_seen_before_is_no_line_again_where_the_disk_refused_at_the_start(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuses(path: str, begin: int = 0) -> bytes:
+        raise LogError(f"{path} cannot be read")
+
+    async with sites.life("b") as b:
+        b.peers._take(note_of(1, 2))
+        assert await changes_told(b) == [1, 2]
+    monkeypatch.setattr(sites.disks["b"], "read", refuses)
+    async with sites.life("b") as b:
+        b.peers._take(note_of(1, 2, 3))
+        monkeypatch.undo()
+        b.trail.put("table.drop", ANNA, "done")
+        await until(lambda: b.trail.is_known)
+        b.peers._take(note_of(1, 2, 3))
+        assert await changes_told(b) == [1, 2, 3]
