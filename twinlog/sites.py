@@ -10,7 +10,7 @@ import getpass
 import json
 import os
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -114,7 +114,7 @@ class Sites:
             except ValueError as error:
                 raise PeerError(f"site {site}: an event is not JSON: {words(error)}", site=site, sent=True) from error
 
-    def stream(self, site: str, path: str, body: Mapping[str, Any]) -> Iterator[bytes]:
+    def stream(self, site: str, path: str, body: Mapping[str, Any]) -> Generator[bytes, None, None]:
         """The pieces of a long answer to a POST. Raises PeerError when it breaks, or is silent for too long."""
         headers = {"Content-Type": "application/json", ACTOR_HEADER: who()}
         yield from self._http.stream(SiteRequest(

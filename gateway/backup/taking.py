@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -112,17 +113,17 @@ class BackupTaker:
 
     async def _base(self, active: str, before: Manifest | None) -> Manifest:
         target = before.target if before is not None else secrets.token_hex(8)
-        messages = self._messages(active, f"/v1/backups/{target}:base", {})
-        head = await self._head(messages, before)
-        base_id = f"{head.point.epoch}-{head.point.seq}-{secrets.token_hex(4)}"
-        await self._target.mark(base_id)
-        writer, rows = PartWriter(self._target, f"base-{base_id}/rows"), 0
-        async for message, data in messages:
-            if not isinstance(message, RowsMessage):
-                raise _strange(message)
-            rows += len(message.rows)
-            await writer.add(data)
-        await writer.end()
+        async with aclosing(self._messages(active, f"/v1/backups/{target}:base", {})) as messages:
+            head = await self._head(messages, before)
+            base_id = f"{head.point.epoch}-{head.point.seq}-{secrets.token_hex(4)}"
+            await self._target.mark(base_id)
+            writer, rows = PartWriter(self._target, f"base-{base_id}/rows"), 0
+            async for message, data in messages:
+                if not isinstance(message, RowsMessage):
+                    raise _strange(message)
+                rows += len(message.rows)
+                await writer.add(data)
+            await writer.end()
         keys = self._target.keys
         schemas = sealed_schemas(keys, base_id, head.schemas)
         return Manifest(
@@ -153,8 +154,6 @@ class BackupTaker:
         """`manifest` with what `site` has of the log behind its end. `what`: "log" of the active, or "kept"."""
         begin = manifest.end
         path = f"/v1/backups/{manifest.target}:{what}"
-        messages = self._messages(site, path, _point(manifest))
-        await self._head(messages, manifest)
         prefix = f"base-{manifest.base.id}/log-{begin.seq}-{secrets.token_hex(4)}"
         writer, chain, log = PartWriter(self._target, prefix), Continuation(begin, f"the log of site {site}"), list[LogPart]()
 
@@ -162,14 +161,16 @@ class BackupTaker:
             after = log[-1].end if log else begin
             log.append(LogPart(writer.parts[-1], after.seq, chain.at))
 
-        async for message, _ in messages:
-            if not isinstance(message, Frames):
-                raise _strange(message)
-            chain.take(frames_in(message.data, f"the log of site {site}"))
-            if await writer.add(message.data):
+        async with aclosing(self._messages(site, path, _point(manifest))) as messages:
+            await self._head(messages, manifest)
+            async for message, _ in messages:
+                if not isinstance(message, Frames):
+                    raise _strange(message)
+                chain.take(frames_in(message.data, f"the log of site {site}"))
+                if await writer.add(message.data):
+                    ended()
+            if await writer.end():
                 ended()
-        if await writer.end():
-            ended()
         return replace(manifest, log=[*manifest.log, *log])
 
     async def _head(self, messages: AsyncIterator[tuple[Message, bytes]], before: Manifest | None) -> BackupHead:
@@ -188,9 +189,9 @@ class BackupTaker:
             )
         return head
 
-    async def _messages(self, active: str, path: str, body: dict[str, Any]) -> AsyncIterator[tuple[Message, bytes]]:
+    async def _messages(self, active: str, path: str, body: dict[str, Any]) -> AsyncGenerator[tuple[Message, bytes], None]:
         """Yields what the active sends, up to its end, which must come."""
-        pieces: Iterator[bytes] = self._sites.stream(active, path, body)
+        pieces: Generator[bytes, None, None] = self._sites.stream(active, path, body)
         reader, parts = MessageReader(f"the answer of site {active}"), -1
         try:
             while piece := await asyncio.to_thread(next, pieces, b""):
@@ -205,6 +206,9 @@ class BackupTaker:
             raise Unavailable(f"the active moved during the backup: {_AGAIN}") from error
         except PeerError as error:
             raise Unavailable(f"site {active} broke off: {error.message}; {_AGAIN}") from error
+        finally:
+            with suppress(ValueError):  # cancelled while a thread waits for the next piece: the silence ends that one
+                await asyncio.to_thread(pieces.close)  # else the site goes on reading for nobody, and refuses the next backup
         raise DamagedLog(f"the answer of site {active} ended before its end: run the backup again", file=path, offset=0)
 
 

@@ -7,8 +7,9 @@ Source: protocol.md section 8, product.md section 4.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+import signal
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -27,7 +28,7 @@ from switchover.monitor.views import MONITOR, SiteView
 from switchover.monitor.watcher import Watcher
 from twinlog.cli.status import duration
 from twinlog.decoding import decoded
-from twinlog.errors import PeerError
+from twinlog.errors import ConfigError, PeerError
 from twinlog.sites import ALIVE, Sites
 from twinlog.terminal import Exit, notes, out, print_json, print_json_line
 
@@ -35,6 +36,7 @@ LOOKS_APART_S = 1.0  # what moves is seen by looking twice
 ORDER_VALID_S = 60.0  # what a monitor saw is old by then
 MOMENT_S = 0.05
 WAIT_MAX_S = 20.0  # for a finding that means nothing before it has held, as silence before the read lease has run out
+ReadThresholds = Callable[[], Thresholds]  # from the operator's file; raises ConfigError
 _STYLES = {
     AdviceKind.NOTHING: "green", AdviceKind.LOOK: "yellow", AdviceKind.RESYNC: "cyan", AdviceKind.DEGRADE: "bold yellow",
     AdviceKind.FAILOVER: "bold red",
@@ -93,8 +95,8 @@ def advise(pair: Sites, thresholds: Thresholds, check_pair: Callable[[str], None
         raise typer.Exit(Exit.FAILED)
 
 
-def monitor(pair: Sites, thresholds: Thresholds, check_pair: Callable[[str], None], *, act: bool, as_json: bool) -> None:
-    """Until Ctrl-C. Each change is a line, with --json a JSON document in a line."""
+def monitor(pair: Sites, read: ReadThresholds, check_pair: Callable[[str], None], *, act: bool, as_json: bool) -> None:
+    """Until Ctrl-C. Each change is a line, with --json a JSON document in a line. A SIGHUP has the thresholds read again."""
     def report(advice: Advice, became: str) -> None:
         at = datetime.now(UTC)
         if as_json:
@@ -103,7 +105,31 @@ def monitor(pair: Sites, thresholds: Thresholds, check_pair: Callable[[str], Non
         else:
             out().print(advice_lines(at, advice, became), soft_wrap=True)
 
-    asyncio.run(_watcher(pair, thresholds, check_pair, act=act, report=report).run())
+    watcher = _watcher(pair, read(), check_pair, act=act, report=report)
+
+    async def watch() -> None:
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reload, watcher, read, as_json)
+        await watcher.run()
+
+    asyncio.run(watch())
+
+
+def reload(watcher: Watcher, read: ReadThresholds, as_json: bool) -> None:
+    """Takes the thresholds that the operator's file has now, and shows which changed. A file with a fault changes nothing."""
+    at, changed, faults = datetime.now(UTC), dict[str, list[object]](), list[str]()
+    try:
+        new = read()
+    except ConfigError as error:
+        found = error.fields.get("faults")
+        faults = [error.message, *(f"{one['key']} {one['problem']}" for one in found)] if isinstance(found, list) else [error.message]
+    else:
+        before, after = asdict(watcher.thresholds), asdict(new)
+        changed = {key: [before[key], value] for key, value in after.items() if value != before[key]}
+        watcher.thresholds = new
+    if as_json:
+        print_json_line({"at": at.isoformat(timespec="milliseconds"), "reloaded": changed, "faults": faults})
+    else:
+        out().print(reload_lines(at, changed, faults), soft_wrap=True)
 
 
 def _watcher(pair: Sites, settings: Thresholds, check_pair: Callable[[str], None], *, act: bool, report: Any) -> Watcher:
@@ -142,6 +168,20 @@ def _headline(advice: Advice) -> str:
     }
     at = f" at site {advice.site}" if advice.kind is AdviceKind.LOOK and advice.site else ""
     return f"[{_STYLES[advice.kind]}]{advice.kind}{where.get(advice.kind, at)}[/]"
+
+
+def reload_lines(at: datetime, changed: Mapping[str, Sequence[object]], faults: Sequence[str]) -> str:
+    """Returns the lines that a terminal or a log file gets of a reload."""
+    begin = f"{at:%Y-%m-%d %H:%M:%S}  "
+    indent = " " * len(begin)
+    if faults:
+        lines = [f"{begin}[bold red]not reloaded[/]  no threshold has changed", *(indent + escape(fault) for fault in faults)]
+    elif changed:
+        now = (f"{indent}monitor.{key}: {before} before, {after} now" for key, (before, after) in changed.items())
+        lines = [f"{begin}reloaded", *now]
+    else:
+        lines = [f"{begin}[dim]reloaded[/]  no threshold differs"]
+    return "\n".join(lines)
 
 
 def advice_lines(at: datetime, advice: Advice, became: str) -> str:

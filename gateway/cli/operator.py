@@ -9,6 +9,7 @@ What only one verb needs is imported in that verb: the others are typed in the m
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -108,12 +109,15 @@ def monitor(
     act: Annotated[bool, typer.Option("--act", help="Do what it advises, where the pair allows it.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Watch both sites until Ctrl-C, and report each change of the advice. Best run where the coordinator runs."""
+    """Watch both sites until Ctrl-C, and report each change of the advice. Best run where the coordinator runs.
+
+    SIGHUP has it read the thresholds of the operator's file again.
+    """
     from gateway.cli import monitor as cli_monitor
     from gateway.config.loading import check_pair_at, monitor_thresholds
 
-    pair, thresholds = connected(context, config), monitor_thresholds(config)
-    cli_monitor.monitor(pair, thresholds, check_pair_at(config), act=act, as_json=as_json)
+    pair, read = connected(context, config), partial(monitor_thresholds, config)
+    cli_monitor.monitor(pair, read, check_pair_at(config), act=act, as_json=as_json)
 
 
 @app.command(epilog=EXIT_CODES)

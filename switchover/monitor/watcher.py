@@ -24,13 +24,14 @@ Report = Callable[[Advice, str], None]  # the advice, and what became of the act
 
 
 class Watcher:
-    """Calls `report` with each advice that differs from the one before, and with each action."""
+    """Calls `report` with each advice that differs from the one before, and with each action. `thresholds` may change at any
+    time: the next look is judged by them, and what has held so far counts."""
 
     def __init__(
-        self, sites: tuple[str, ...], probe: SiteProbe, clock: Clock, settings: Thresholds, *, act: bool, report: Report
+        self, sites: tuple[str, ...], probe: SiteProbe, clock: Clock, thresholds: Thresholds, *, act: bool, report: Report
     ) -> None:
         self._sites, self._probe, self._clock = sites, probe, clock
-        self._settings, self._act, self._report = settings, act, report
+        self.thresholds, self._act, self._report = thresholds, act, report
         self._state = MonitorState()
         self._told: tuple[object, ...] = ()
         self._wanted: str | None = None  # the site whose checks the last look needed
@@ -40,12 +41,12 @@ class Watcher:
         while True:
             began_s = self._clock.monotonic_s()
             await self.round()
-            await self._clock.sleep(max(0.0, began_s + self._settings.interval_s - self._clock.monotonic_s()))
+            await self._clock.sleep(max(0.0, began_s + self.thresholds.interval_s - self._clock.monotonic_s()))
 
     async def round(self) -> Advice:
         """One look, and what follows from it."""
         seen = await self.look()
-        self._state, advice = step(self._settings, self._state, seen, act=self._act)
+        self._state, advice = step(self.thresholds, self._state, seen, act=self._act)
         became = await self._do(advice) if advice.act else ""
         face = (advice.kind, advice.id, advice.holds_in_s == 0, bool(advice.acts_not), became)
         if face != self._told:

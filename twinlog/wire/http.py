@@ -16,7 +16,7 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from typing import Any
 from urllib.parse import SplitResult, quote, unquote, urlsplit
@@ -97,7 +97,7 @@ class Http:
             if connection is not None:
                 connection.close()
 
-    def stream(self, request: SiteRequest) -> Iterator[bytes]:
+    def stream(self, request: SiteRequest) -> Generator[bytes, None, None]:
         """The pieces of a long answer; `timeout_s` is for the silence between two of them. Raises PeerError when it breaks, and
         the error that the site answers with before the first piece."""
         parts = urlsplit(unfolded(request.url))

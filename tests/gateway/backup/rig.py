@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -50,18 +50,22 @@ class PairSites:
         asyncio.run_coroutine_threadsafe(work, self._loop).result(DEADLINE_S)
         return {}
 
-    def stream(self, site: str, path: str, body: Mapping[str, Any]) -> Iterator[bytes]:
+    def stream(self, site: str, path: str, body: Mapping[str, Any]) -> Generator[bytes, None, None]:
         self.asked.append(path.rpartition(":")[2])
         if site not in self._pair.running:
             raise PeerError(f"site {site} does not answer")
         backups, (target, _, what) = self._pair.running[site].service.backups, path.rpartition("/")[2].partition(":")
         after = [body[name] for name in ("identity", "epoch", "seq") if name in body]
+        source: AsyncGenerator[bytes, None]
         if what == "base":
             source = backups.base(target)
         else:
             source = backups.log(target, *after) if what == "log" else backups.kept(*after)
-        while piece := asyncio.run_coroutine_threadsafe(_next(source), self._loop).result(DEADLINE_S):
-            yield self.spoil(piece)
+        try:
+            while piece := asyncio.run_coroutine_threadsafe(_next(source), self._loop).result(DEADLINE_S):
+                yield self.spoil(piece)
+        finally:  # as a connection that is closed
+            asyncio.run_coroutine_threadsafe(source.aclose(), self._loop).result(DEADLINE_S)
 
 
 async def _next(source: AsyncIterator[bytes]) -> bytes:
