@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -34,6 +35,7 @@ def test_every_name_is_that_of_a_test() -> None:
         assert f"def {function or 'test_'}" in (ROOT / file).read_text(encoding="utf-8")
 
 
+@pytest.mark.long
 def test_workers_take_them_so(tmp_path: Path) -> None:
     """Both workers of a real xdist begin with what the list names, though it was collected last."""
     first, second = LONGEST[0], LONGEST[1].partition("::")

@@ -121,7 +121,8 @@ def reload(watcher: Watcher, read: ReadThresholds, as_json: bool) -> None:
         new = read()
     except ConfigError as error:
         found = error.fields.get("faults")
-        faults = [error.message, *(f"{one['key']} {one['problem']}" for one in found)] if isinstance(found, list) else [error.message]
+        named = found if isinstance(found, list) else []
+        faults = [error.message, *(f"{fault['key']} {fault['problem']}" for fault in named)]
     else:
         before, after = asdict(watcher.thresholds), asdict(new)
         changed = {key: [before[key], value] for key, value in after.items() if value != before[key]}

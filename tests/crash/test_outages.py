@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
+import pytest
 
 from tests.crash.processes import Processes, open_pair
 from tests.gateway.cli.cli_rig import invoke
@@ -43,6 +44,7 @@ def test_health_and_status_know_of_a_standbys_dfs_that_is_gone_and_that_it_is_ba
         pair.check("a")
 
 
+@pytest.mark.long
 def test_advise_says_failover_for_a_killed_active(tmp_path: Path) -> None:
     """The read lease is a real one, which silence must outlast before it means anything; and the standby has heard nothing for
     long, which is a lesser finding."""

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.crash.processes import Processes
 from tests.processes import has_ended, wait_for
 from tools.sources import ROOT
@@ -51,6 +53,7 @@ def _changes_while_it_runs(pair: Processes) -> None:
     assert '"changed":{"policy":"protect -> performance"}' in trail
 
 
+@pytest.mark.long
 def test_a_site_under_test_ends_with_the_process_of_the_test(tmp_path: Path) -> None:
     """Also when that one is killed, and could stop nothing."""
     code = (

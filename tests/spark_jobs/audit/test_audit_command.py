@@ -199,6 +199,7 @@ def _until(what: Callable[[], bool], process: subprocess.Popen[str]) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.long
 def test_ctrl_c_while_the_standby_is_waited_for(tmp_path: Path) -> None:
     """The whole command, with a real Spark: it ends at once, and nothing of it is left."""
     need_spark()

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.needs import need_spark
 
 PROGRAM = """
@@ -54,6 +56,7 @@ with own_session("local[2]", "probe", {}) as spark:
 """
 
 
+@pytest.mark.long
 def test_a_local_session_listens_on_loopback_only(tmp_path: Path) -> None:
     need_spark()
     program = tmp_path / "probe.py"

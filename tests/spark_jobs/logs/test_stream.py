@@ -109,6 +109,7 @@ def test_a_wrong_path_is_said_at_once(tmp_path: Path) -> None:
         LogStreamReader(LogFolder(str(tmp_path / "nowhere")), LOG_SCHEMA, "").initialOffset()
 
 
+@pytest.mark.long
 def test_every_record_comes_once_over_restarts(spark: SparkSession, tmp_path: Path) -> None:
     wal, out, checkpoint = tmp_path / "wal", tmp_path / "out", tmp_path / "checkpoint"
 

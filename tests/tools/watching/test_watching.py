@@ -71,6 +71,7 @@ def test_prometheus_takes_rules_and_configuration() -> None:
     assert f"{len(ALERTS)} rules found" in promtool("check", "rules", "alerts.yml", folder=RULES).stdout
 
 
+@pytest.mark.long
 def test_each_rule_fires_on_what_it_is_for_and_on_nothing_else() -> None:
     for alert in ALERTS:
         of_it = [case for case in CASES if case.alert == alert.name]
