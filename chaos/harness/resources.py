@@ -34,7 +34,8 @@ MEMORY_SHARE_MAX, MEMORY_BYTES_MAX = 0.10, 16 << 20
 
 
 def excess(before: Sequence[Sample], after: Sequence[Sample]) -> list[str]:
-    """Sentences of what is too much. `before`, `after`: one look at each site; the roles may have changed."""
+    """Sentences of what is too much. `before`, `after`: one look at each site; the roles may have changed. `before` is empty
+    where the sites began with another release: what that one held is no measure."""
     first = [sample.held for sample in before if sample.held is not None]
     return [
         f"site {sample.site} ({sample.role}) holds {told}" for sample in after if sample.held is not None
@@ -43,14 +44,14 @@ def excess(before: Sequence[Sample], after: Sequence[Sample]) -> list[str]:
 
 
 def _too_much(first: Sequence[Footprint], held: Footprint) -> Iterator[str]:
-    for kind, more in MORE.items():
+    for kind, more in MORE.items() if first else ():
         had, has = max(each.open_files.get(kind, 0) for each in first), held.open_files.get(kind, 0)
         if has > had + more:
             yield f"{has} descriptors of {kind}, and {had} at the beginning"
     for kind, most in MOST.items():
         if held.open_files.get(kind, 0) > most:
             yield f"{held.open_files[kind]} descriptors of {kind}, more than {most}"
-    threads = max(each.threads for each in first)
+    threads = max((each.threads for each in first), default=held.threads)
     if held.threads > threads + MORE_THREADS:
         yield f"{held.threads} threads, and {threads} at the beginning"
     for what, size, most in (("in its WAL", held.wal_bytes, WAL_BYTES_MAX), ("on its DFS", held.dfs_bytes, DFS_BYTES_MAX)):

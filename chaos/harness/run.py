@@ -19,9 +19,9 @@ from chaos.checkers.violation import Violation
 from chaos.clock_faults.control import ClockFaults
 from chaos.disk_faults.control import DiskFaults
 from chaos.fault_lines import Fault
-from chaos.harness import resources
+from chaos.harness import resources, standing
 from chaos.harness.epochs import with_epochs
-from chaos.harness.faults.changed import begin_with
+from chaos.harness.faults.changed import TREE_OF, begin_with
 from chaos.harness.faults.files import Attached, BrokenFiles, PoweredFiles, environ_of
 from chaos.harness.faults.kind import Stage
 from chaos.harness.faults.registry import need_clocks, need_steps, need_the_library, need_the_record
@@ -187,6 +187,7 @@ class Harness:
         self.rest.append(await self._looks())
         await self.traffic.make_tables()
         sampling = asyncio.create_task(self.sampler.keep())
+        watching = asyncio.create_task(standing.keep(self.now_s, self.recorder.note, self.note))
         working = asyncio.create_task(self.traffic.run())
         try:
             for number in range(self.rounds):
@@ -199,9 +200,9 @@ class Harness:
             if not self.violations:
                 await self._settle()
         finally:
-            for task in (sampling, working):
+            for task in (sampling, watching, working):
                 task.cancel()
-            await asyncio.gather(sampling, working, return_exceptions=True)
+            await asyncio.gather(sampling, watching, working, return_exceptions=True)
             await self.traffic.close()
         self._check_processes()
         if self.register.error:
@@ -265,12 +266,13 @@ class Harness:
         """Nobody is connected any more: both gateways come to hold no more than at the beginning, and to name no trouble."""
         self.sites.direct.close()  # from here on the harness keeps no connection either
         end_s = self.now_s() + REST_S
+        first = [] if any(fault.kind == TREE_OF and fault.at_s == 0 for fault in self.plan.faults) else self.rest[0]
         looks = await self._looks()
-        while (resources.excess(self.rest[0], looks) or serving.at_rest(looks)) and self.now_s() < end_s:
+        while (resources.excess(first, looks) or serving.at_rest(looks)) and self.now_s() < end_s:
             await asyncio.sleep(REST_POLL_S)
             looks = await self._looks()
         self.rest.append(looks)
-        for told in resources.excess(self.rest[0], looks):
+        for told in resources.excess(first, looks):
             self.broken("I6", resources.NAME, f"At rest {told}.")
         for told in serving.at_rest(looks):
             self.broken("P8", serving.AT_REST, told)

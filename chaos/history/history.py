@@ -25,6 +25,7 @@ from chaos.history.lines import (
     RiskLook,
     Served,
     StaleLook,
+    Stood,
     Unheard,
 )
 
@@ -316,7 +317,7 @@ class Limits(Line, tag="limits", frozen=True, omit_defaults=True):
 AnyLine = (
     Call | Opened | Closed | ModeRecorded | ReadsServed | RemoteLogLine | Copies | PositionLine | RoleChangeLine | GivenUp
     | Apart | Moment | Dump | SiteLog | Quarantine | TableUse | Limits | BarrierLine | Kept | Unheard | Blind | StaleLook
-    | Repeat | ReceiptLine | Served | RiskLook | Misled
+    | Repeat | ReceiptLine | Served | RiskLook | Misled | Stood
 )
 _GROUPS: dict[type[Line], str] = {
     Call: "calls", Opened: "opened", Closed: "closed", ModeRecorded: "modes", ReadsServed: "reads_served",
@@ -324,7 +325,7 @@ _GROUPS: dict[type[Line], str] = {
     GivenUp: "given_up", Moment: "moments", Dump: "dumps", SiteLog: "logs", Quarantine: "quarantines", TableUse: "tables",
     BarrierLine: "barriers", Kept: "kept", Unheard: "unheard", Blind: "blind", StaleLook: "stale_looks",
     Repeat: "repeats", ReceiptLine: "receipts", Served: "served",
-    RiskLook: "risk_looks", Misled: "misled",
+    RiskLook: "risk_looks", Misled: "misled", Stood: "stands",
 }
 _decoder: msgspec.json.Decoder[AnyLine] = msgspec.json.Decoder(AnyLine)
 
@@ -359,6 +360,7 @@ class History:
     served: tuple[Served, ...] = ()
     risk_looks: tuple[RiskLook, ...] = ()
     misled: tuple[Misled, ...] = ()
+    stands: tuple[Stood, ...] = ()
     limits: Limits = field(default_factory=Limits)
 
     def moment(self, name: str) -> float | None:

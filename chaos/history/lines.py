@@ -121,3 +121,10 @@ class Misled(Line, tag="misled", frozen=True, omit_defaults=True):
     at_s: float
     question: str
     status: int
+
+
+class Stood(Line, tag="stood", frozen=True, omit_defaults=True):
+    """The clients' own event loop stood between these times: no answer that came meanwhile was seen before the end."""
+
+    from_s: float
+    until_s: float

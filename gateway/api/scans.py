@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import hashlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
@@ -171,7 +171,7 @@ async def _read_page(context: ApiContext, codec: RowCodec, scan: Scan) -> tuple[
     return found, None
 
 
-async def read_stream(context: ApiContext, codec: RowCodec, scan: Scan) -> AsyncIterator[list[StoredRow]]:
+async def read_stream(context: ApiContext, codec: RowCodec, scan: Scan) -> AsyncGenerator[list[StoredRow]]:
     """Yields all rows of the scan up to its limit, in chunks."""
     left = scan.limit
     scan = await opened(context, scan)

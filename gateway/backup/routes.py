@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Annotated, Any
 
@@ -10,13 +10,14 @@ import msgspec
 import structlog
 from fastapi import APIRouter, Path
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
 from gateway.api import examples
 from gateway.api import openapi as api
 from gateway.api.documents import BackupPoint
 from gateway.api.routes.acts import act
 from gateway.api.routes.common import context_of, head_once_whole, json_request
+from gateway.api.routes.streams import ClosedStream
 from gateway.trail import events
 from twinlog.errors import words
 
@@ -103,10 +104,10 @@ async def _streamed(request: Request, what: dict[str, Any], messages: AsyncGener
     """An error before the first message is a problem; a later one breaks the connection before the end."""
     async with act(request, events.BACKUP, what):
         first = await anext(messages)
-    return StreamingResponse(_parts(first, messages), media_type=MESSAGES, headers={"cache-control": "no-store"})
+    return ClosedStream(_parts(first, messages), MESSAGES, {"cache-control": "no-store"})
 
 
-async def _parts(first: bytes, messages: AsyncGenerator[bytes, None]) -> AsyncIterator[bytes]:
+async def _parts(first: bytes, messages: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes]:
     try:
         async with aclosing(messages):  # also where the client goes away: a snapshot is held behind them
             yield first

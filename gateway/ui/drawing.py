@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from gateway.api.routes.event_stream import frame_of
+from gateway.api.routes.streams import frame_of
 from gateway.ui.watch import PairSeen
 
 Key = tuple[Hashable, ...]  # whatever the drawing depends on, but for the look: also what the caller may see

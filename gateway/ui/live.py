@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Mapping
 
 from gateway.access.caller import Caller
-from gateway.api.routes.event_stream import PING, PING_S
+from gateway.api.routes.streams import PING, PING_S
 from gateway.ui.drawing import Key, frame_between
 from gateway.ui.pages import Pages
 from gateway.ui.rendering import regions

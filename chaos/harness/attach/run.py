@@ -18,6 +18,7 @@ from typing import Any
 
 from chaos.checkers.violation import Violation
 from chaos.fault_lines import fault_text
+from chaos.harness import standing
 from chaos.harness.attach.proxies import TheirLinks, TheirServer
 from chaos.harness.attach.tables import drop, read_site
 from chaos.harness.attach.watch import ClusterWatch
@@ -174,6 +175,7 @@ class Attachment:
         self.recorder.note(limits_of(self.plan.faults))
         await traffic.make_tables()
         self.note(f"the tables are there: {', '.join(self.tables)}")
+        watching = asyncio.create_task(standing.keep(self.now_s, self.recorder.note, self.note))
         working = asyncio.create_task(traffic.run())
         try:
             if not await self._unless(self._stop, self._plan()):
@@ -184,8 +186,9 @@ class Attachment:
             traffic.stop()
             await working
         finally:
-            working.cancel()
-            await asyncio.gather(working, return_exceptions=True)
+            for task in (watching, working):
+                task.cancel()
+            await asyncio.gather(watching, working, return_exceptions=True)
         if self.recorder.history().moment("recovered") is None or not await self._unless(self._hurry, self._settle(traffic)):
             self._left("the rows were not read back from both sites")
 

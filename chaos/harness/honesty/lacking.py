@@ -3,7 +3,8 @@ showed, and beside what it had acknowledged as synchronous.
 
 What always holds: what is so is never made larger than it is. What was committed counts by the acknowledgements that clients
 had before the active was asked. What the other site held counts by what it says, and what its files hold, after the answer; of
-one that does not run, by the most that the active can have given it; and never more than it was seen to have at a takeover.
+one that does not run, by the most that the active can have given it; and never more than it was seen to have at a takeover. A
+storage that comes back with less than it had called durable says nothing of the time before.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ class Lacking:
         """The most that the storage of the other site can have applied when `sample` was answered."""
         site = OTHER[sample.site]
         later = self._later(site, sample.told_s)
-        most = inf if later is None or later.applied is None else later.applied
+        most = inf if later is None or later.applied is None or self._was_changed(later) else later.applied
         died_s = self._died_s(site, sample.told_s)
         if died_s is None:
             return most
@@ -83,6 +84,12 @@ class Lacking:
              if each.at_s >= died_s and each.epoch == sample.epoch and each.committed is not None), None,
         )
         return most if given is None else min(most, given)
+
+    def _was_changed(self, later: Sample) -> bool:
+        """A storage that holds less than it had called durable was put back, moved away or lost, at a moment before `later`
+        that nobody knows."""
+        before = [each.durable for each in self._of[later.site] if each.at_s < later.at_s and each.durable is not None]
+        return later.applied is not None and bool(before) and later.applied < before[-1]
 
     def _died_s(self, site: str, at_s: float) -> float | None:
         """Returns when a site that does not run at `at_s` was first seen not to run; None: it runs, or nobody looked."""

@@ -126,7 +126,9 @@ class Sampler:
         there = None
         if before["role"] in ("ACTIVE", "DOWNGRADE_ACTIVE") and self._sites.parts.dfs == "directory":
             there = remote_copy(self._sites.folder, PAIR, site, before["epoch"])
-        sample = sample_of(site, at_s, told_s, before, there, contradictions(before, after, figures, healths), held)
+        of_this_release = self._sites.lives[site].tree is None  # another one's metrics may have other names
+        otherwise = contradictions(before, after, figures, healths) if of_this_release else ()
+        sample = sample_of(site, at_s, told_s, before, there, otherwise, held)
         return msgspec.structs.replace(sample, fresh_seq=after["applied_seq"]) if is_fresh else sample
 
     def _is_healthy(self, site: str, which: str) -> bool:

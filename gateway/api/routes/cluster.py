@@ -12,7 +12,7 @@ from gateway.api import examples
 from gateway.api import openapi as api
 from gateway.api.request import decoded_part
 from gateway.api.routes.common import context_of, json_answer
-from gateway.api.routes.event_stream import event_stream
+from gateway.api.routes.streams import event_stream
 
 Receipt = Annotated[str, Path(description="the receipt of a write's answer", examples=[examples.WRITTEN.receipt])]
 

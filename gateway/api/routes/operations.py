@@ -17,7 +17,7 @@ from gateway.api.documents import OperationBody, OperationList
 from gateway.api.request import JSON, decoded_part, expect_type, idempotency
 from gateway.api.routes.acts import role_change
 from gateway.api.routes.common import caller_of, context_of, head_once_whole, json_answer, whole_request
-from gateway.api.routes.event_stream import event_stream
+from gateway.api.routes.streams import event_stream
 from gateway.trail import events
 from twinlog.errors import InvalidInput
 

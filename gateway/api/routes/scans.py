@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 from typing import Annotated
 
 import msgspec
 import structlog
 from fastapi import APIRouter, Query
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
 from gateway.api import examples
 from gateway.api import openapi as api
@@ -21,6 +22,7 @@ from gateway.api.problems import Answer
 from gateway.api.request import ARROW, JSON, MSGPACK, NDJSON, Head, decoded_part, wanted_type
 from gateway.api.routes.common import SCHEMA, Int64, TableName, context_of, head_of, to_response
 from gateway.api.routes.rows import SHOWN_VARY, STALE, AsOf, Columns, Stale, Versions
+from gateway.api.routes.streams import ClosedStream
 from gateway.api.row_calls import moment_of_read, schema_header, stale_label
 from gateway.api.scans import OFF_LOOP_ROWS, Scan, ScanParameters, plan_scan, read_page, read_stream
 from storage.engine import StoredRow
@@ -107,21 +109,22 @@ class _Lines:
 
 async def _stream(context: ApiContext, codec: RowCodec, scan: Scan, kind: str, head: Head) -> Response:
     """Streams rows. An error before the first chunk is a problem; a later one breaks the connection before the end."""
+    pieces = ArrowOut(codec, scan.columns) if kind == ARROW else _Lines(codec, scan, head)
     chunks = read_stream(context, codec, scan)
     first: list[StoredRow] = await anext(chunks, [])
-    pieces = ArrowOut(codec, scan.columns) if kind == ARROW else _Lines(codec, scan, head)
-    response = StreamingResponse(_parts(codec.schema.name, pieces, first, chunks), media_type=kind)
+    response = ClosedStream(_parts(codec.schema.name, pieces, first, chunks), kind)
     response.raw_headers.extend([VARY, schema_header(codec), *stale_label(context, scan.stale)])
     return response
 
 
 async def _parts(
-    table: str, pieces: ArrowOut | _Lines, first: list[StoredRow], chunks: AsyncIterator[list[StoredRow]]
-) -> AsyncIterator[bytes]:
-    yield pieces.part(first)
+    table: str, pieces: ArrowOut | _Lines, first: list[StoredRow], chunks: AsyncGenerator[list[StoredRow]]
+) -> AsyncGenerator[bytes]:
     try:
-        async for rows in chunks:
-            yield await asyncio.to_thread(pieces.part, rows) if len(rows) > OFF_LOOP_ROWS else pieces.part(rows)
+        async with aclosing(chunks):
+            yield pieces.part(first)
+            async for rows in chunks:
+                yield await asyncio.to_thread(pieces.part, rows) if len(rows) > OFF_LOOP_ROWS else pieces.part(rows)
     except Exception as error:
         _log.warning("a scan ended early", table=table, error=words(error))
         raise

@@ -14,7 +14,7 @@ from starlette.responses import Response
 
 from gateway.api.problems import Answer
 from gateway.api.routes.common import caller_of, to_response
-from gateway.api.routes.event_stream import frame_stream
+from gateway.api.routes.streams import frame_stream
 from gateway.ui.live import Live
 from gateway.ui.pages import may_see_figures
 from gateway.ui.rendering import ASSETS, SECURITY, asset

@@ -26,7 +26,7 @@ from chaos.history.history import (
     RoleChangeLine,
     SiteLog,
 )
-from chaos.history.lines import BarrierLine, Kept, ReceiptLine, Repeat, Served, Unheard
+from chaos.history.lines import BarrierLine, Kept, ReceiptLine, Repeat, Served, Stood, Unheard
 from tests.chaos.plots import Plot, check_found
 
 Build = Callable[[Plot], Plot]
@@ -145,6 +145,7 @@ CLEAN: dict[str, dict[str, Build]] = {
     "deadline": {
         "in time": lambda p: p.call(READ, 0, 5, Outcome("ok"), 5),
         "within the slack": lambda p: p.call(READ, 0, 5.4, Outcome("unknown"), 5),
+        "the clients stood": lambda p: p.add(Stood(4, 6), Stood(6.5, 7)).call(READ, 0, 7, Outcome("ok"), 5),
         "a role change that failed": lambda p: p.add(RoleChangeLine("1", "failover", 0, 5, "failed")),
         "recovered": lambda p: p.add(LIMITS, Moment("healed", 5), Moment("recovered", 9.9)),
     },
@@ -298,6 +299,9 @@ BROKEN: dict[str, dict[str, tuple[Build, str]]] = {
     },
     "deadline": {
         "late": (lambda p: p.call(READ, 0, 5.6, Outcome("ok"), 5), "0.600 s after its deadline"),
+        "late beside a standstill": (
+            lambda p: p.add(Stood(3, 5.5), Stood(7, 9)).call(READ, 0, 6.2, Outcome("ok"), 5), "0.700 s after its deadline",
+        ),
         "never": (lambda p: p.call(READ, 0, None, None, 5), "never ended"),
         "a role change that never ended": (lambda p: p.add(RoleChangeLine("1", "failover", 0)), "Role change 1 (failover)"),
         "recovered late": (lambda p: p.add(LIMITS, Moment("healed", 5), Moment("recovered", 11)), "Recovery took 6.000 s"),

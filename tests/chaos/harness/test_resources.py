@@ -24,6 +24,12 @@ def test_one_descriptor_more_than_at_the_beginning_is_too_much() -> None:
     ]
 
 
+def test_what_another_release_held_is_no_measure_and_bounds_stay() -> None:
+    more = {OTHER: 40, LOG: MOST[LOG] + 1}
+    held = replace(HELD, threads=99, open_files=more)
+    assert len(excess([], [Sample("b", 9.0, "ACTIVE", held=held)])) == 1
+
+
 def test_selectors_of_a_client_that_keeps_them_come_up_to_a_bound() -> None:
     """Two runs on HDFS began with 9 to 13 of them, and ended with 11 to 13."""
     assert not of(replace(HELD, open_files={**HELD.open_files, SELECTOR: MORE[SELECTOR]}))

@@ -51,7 +51,7 @@ async def test_cluster_events_are_pushed_until_the_source_ends(served: DoorClien
 
 
 async def test_an_idle_stream_shows_that_it_lives(served: DoorClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.api.routes.event_stream.PING_S", 0.02)
+    monkeypatch.setattr("gateway.api.routes.streams.PING_S", 0.02)
     async with served.http.stream("GET", "/v1/cluster/events") as response:
         async for line in response.aiter_lines():
             if line.startswith(":"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 from typing import Any
 
@@ -165,3 +166,21 @@ async def test_what_names_two_moments_is_refused(plain: DoorClient) -> None:
 
 async def _turn() -> None:
     await asyncio.sleep(0)
+
+
+async def test_a_stream_whose_client_goes_away_lets_the_snapshot_go_without_the_collector(served: DoorClient) -> None:
+    """A site collects seldom."""
+    for begin in range(0, 6000, 1000):
+        await _write(served, "upsert", range(begin, begin + 1000), note="n" * 2000)
+    gc.disable()
+    try:
+        reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+        writer.write(f"GET {ROWS}?snapshot=true HTTP/1.1\r\nhost: 127.0.0.1\r\naccept: {NDJSON}\r\n\r\n".encode())
+        assert (await reader.read(100)).startswith(b"HTTP/1.1 200")
+        assert _held(served) == 1, "the stream must be under way"
+        writer.transport.abort()
+        async with asyncio.timeout(20):
+            while _held(served):  # noqa: ASYNC110 - nothing else says so
+                await asyncio.sleep(0.01)
+    finally:
+        gc.enable()

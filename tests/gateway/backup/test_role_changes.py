@@ -22,7 +22,7 @@ WRITES = 120  # several segments of the WAL and of the remote log, so that both 
 
 @pytest.fixture
 async def pair(tmp_path: Path) -> AsyncIterator[Pair]:
-    async with open_pair(tmp_path / "old") as opened:
+    async with open_pair(tmp_path / "old", trim_interval_s=3600.0) as opened:  # `followed` trims: one round at a time
         yield opened
 
 

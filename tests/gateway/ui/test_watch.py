@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from gateway.access.caller import ANONYMOUS
-from gateway.api.routes.event_stream import PING
+from gateway.api.routes.streams import PING
 from gateway.ui import live as live_room
 from gateway.ui.drawing import Shared, frame_between
 from gateway.ui.live import Live

@@ -50,6 +50,18 @@ def test_a_site_that_runs_no_more_has_what_it_was_given_before_it_died() -> None
     assert [(each.lacking, each.heard) for each in risks] == [(0, False), (80 - 62, False)]
 
 
+def test_a_storage_that_comes_back_with_less_than_it_had_durable_says_nothing_of_the_time_before() -> None:
+    """Somebody put it back, or moved it away, while the site was stopped: the active cannot know before the site says so."""
+    down = [Sample("b", at_s, "down", told_s=at_s) for at_s in (6.0, 7.0, 8.0)]
+    seen = [active(6.1, 62, 0), active(7.1, 72, 0)]
+    risks, _ = looks(plot(), *seen, standby(5.0, 40), *down, standby(9.0, 10))
+    assert [each.behind for each in risks] == [0, 70 - 62], "only what came behind its death is surely not there"
+    risks, _ = looks(plot(), *seen, standby(5.0, 40), *down, standby(9.0, 40))
+    assert [each.behind for each in risks] == [20, 30], "one that comes back with what was durable has lost what was not"
+    risks, _ = looks(plot(), active(10.0, 85, 0), standby(5.0, 40), *down, standby(9.0, 10), standby(10.4, 12))
+    assert [each.behind for each in risks] == [88], "from its first word on it counts"
+
+
 def test_what_a_takeover_cut_off_was_never_there() -> None:
     cut_off = Quarantine("a", 1, 51, 85, 30.0, True)
     risks, _ = looks(plot().add(cut_off), active(8.0, 85, 85), standby(8.5, 200))

@@ -1,20 +1,22 @@
-"""Sends server-sent events: documents, or frames that their source has made for many streams at once.
+"""Sends streams: pieces of a body, and server-sent events, which are documents or frames made for many streams at once.
 
-What always holds: an error before the first event is an ordinary problem, not a broken stream; an idle stream carries a
-comment every `PING_S`, so that a dead client is noticed and proxies keep the connection; every stream ends when the door
-closes, and its source is closed with it; the connection says that it only waits for events, and may give way to another.
+What always holds: an error before the first piece is an ordinary problem, not a broken stream; the source of a stream is closed
+when the stream ends, also where its client goes away. An idle stream of events carries a comment every `PING_S`, so that a dead
+client is noticed and proxies keep the connection; it ends when the door closes; its connection says that it only waits for
+events, and may give way to another.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from typing import Any, TypeVar
 
 import msgspec
 from fastapi.sse import KEEPALIVE_COMMENT, EventSourceResponse, format_sse_event
 from starlette.requests import Request
 from starlette.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from gateway.api.request import FOLLOW
 
@@ -22,6 +24,21 @@ PING = KEEPALIVE_COMMENT
 PING_S = 15.0
 _END = object()
 Document = TypeVar("Document", bound=msgspec.Struct)
+
+
+class ClosedStream(StreamingResponse):
+    """A stream that closes its source. One that is left to the collector keeps what it holds, such as a snapshot, until that
+    runs, which is seldom: an error of the sending refers to the frame that refers to the error."""
+
+    def __init__(self, source: AsyncGenerator[bytes], media_type: str, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(source, media_type=media_type, headers=headers)
+        self._source = source
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            await self._source.aclose()
 
 
 def frame_of(name: str, document: bytes) -> bytes:
@@ -43,7 +60,7 @@ async def frame_stream(request: Request, frames: AsyncGenerator[bytes]) -> Strea
     """
     first = await anext(frames, b"")
     followed = _followed(first, frames, request.scope.get(FOLLOW, _nobody))
-    return StreamingResponse(followed, media_type=EventSourceResponse.media_type, headers={"cache-control": "no-store"})
+    return ClosedStream(followed, EventSourceResponse.media_type, {"cache-control": "no-store"})
 
 
 def _nobody(is_followed: bool) -> None: ...
@@ -51,7 +68,7 @@ def _nobody(is_followed: bool) -> None: ...
 
 async def _followed(
     first: bytes, frames: AsyncGenerator[bytes], follow: Callable[[bool], None]
-) -> AsyncIterator[bytes]:
+) -> AsyncGenerator[bytes]:
     follow(True)
     try:
         if first:
