@@ -27,7 +27,7 @@ from twinlog.errors import Conflict, DamagedLog, DataDirectoryError, NotFound, O
 
 @pytest.fixture
 async def pair(tmp_path: Path) -> AsyncIterator[Pair]:
-    async with open_pair(tmp_path / "old", trim_interval_s=3600.0) as opened:  # tests trim: one round at a time
+    async with open_pair(tmp_path / "old") as opened:
         yield opened
 
 
@@ -135,22 +135,29 @@ async def test_a_restored_pair_opens_with_another_identity_and_is_filled_at_both
         await new.stop_all()
 
 
-async def test_the_log_is_kept_for_the_next_time(pair: Pair, tmp_path: Path) -> None:
+@pytest.fixture
+async def untrimmed(tmp_path: Path) -> AsyncIterator[Pair]:
+    """A pair of which the test trims the log, for rounds come one at a time."""
+    async with open_pair(tmp_path / "old", trim_interval_s=3600.0) as opened:
+        yield opened
+
+
+async def test_the_log_is_kept_for_the_next_time(untrimmed: Pair, tmp_path: Path) -> None:
     """A site that trims each second would leave nothing to an increment."""
-    await back_up(pair, tmp_path / "backup")
+    await back_up(untrimmed, tmp_path / "backup")
     for key in range(200):
-        await put(pair, "a", key, "x" * 2000)
-    wal = site(pair, "a").parts.wal
+        await put(untrimmed, "a", key, "x" * 2000)
+    wal = site(untrimmed, "a").parts.wal
     assert len(wal.segments()) > 3
-    engine = site(pair, "a").parts.engine
-    await pair.until(lambda: engine.durable_seq >= engine.applied.seq - 5)
-    await pair.until(lambda: (epoch(pair, "a").shipper.view.durable_seq or 0) >= engine.applied.seq - 5)
-    await site(pair, "a").active_epoch.trim()  # type: ignore[union-attr]
-    assert (wal.first_previous or 0) <= (await back_up(pair, tmp_path / "backup")).manifest.base.point.seq
+    engine = site(untrimmed, "a").parts.engine
+    await untrimmed.until(lambda: engine.durable_seq >= engine.applied.seq - 5)
+    await untrimmed.until(lambda: (epoch(untrimmed, "a").shipper.view.durable_seq or 0) >= engine.applied.seq - 5)
+    await site(untrimmed, "a").active_epoch.trim()  # type: ignore[union-attr]
+    assert (wal.first_previous or 0) <= (await back_up(untrimmed, tmp_path / "backup")).manifest.base.point.seq
     await restore(tmp_path / "backup", tmp_path / "new")
-    assert await restored_rows(tmp_path / "new") == await held(pair)
-    await back_up(pair, tmp_path / "backup")  # says by what it asks for that all before is durable there
-    await site(pair, "a").active_epoch.trim()  # type: ignore[union-attr]
+    assert await restored_rows(tmp_path / "new") == await held(untrimmed)
+    await back_up(untrimmed, tmp_path / "backup")  # says by what it asks for that all before is durable there
+    await site(untrimmed, "a").active_epoch.trim()  # type: ignore[union-attr]
     assert (wal.first_previous or 0) > 100
 
 
