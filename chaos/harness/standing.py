@@ -1,6 +1,6 @@
 """The harness looks whether its own event loop stands: a busy machine may hold up the clients for seconds.
 
-What always holds: a standstill is recorded with its times, for the checkers, and is told in the run's notes; nothing else of
+What always holds: a standstill is recorded with its times, for the checkers, and reported in the run's notes; nothing else of
 a run is judged by it. The loop is that of the clients.
 """
 

@@ -12,7 +12,7 @@ from chaos.history.lines import Stood
 
 
 async def kept(monkeypatch: pytest.MonkeyPatch, *slept_s: float) -> tuple[list[Stood], list[str]]:
-    """What is recorded while each sleep takes so long, by a clock of its own."""
+    """Returns what is recorded while each sleep takes so long, by a clock of its own."""
     now_s, sleeps = [0.0], iter(slept_s)
     recorded: list[Stood] = []
     noted: list[str] = []

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Any
 
 import httpx
 import msgspec
 import pytest
 from msgspec.structs import replace
+from starlette.requests import ClientDisconnect
 
+from gateway.api.routes.streams import ClosedStream
 from gateway.service.documents import ServingDocument
 from switchover.roles.table import Role
 from tests.gateway.dict_service import ACTIVE
@@ -200,3 +202,26 @@ async def test_peer_errors_come_back_as_they_were(plain: DoorClient, kind: type[
     error = error_from_problem(answer.status_code, answer.content)
     assert type(error) is kind
     assert (error.message, error.fields["held_seq"], error.fields["offered_previous"]) == ("planted", 7, 9)
+
+
+async def test_a_stream_that_cannot_be_sent_closes_its_source() -> None:
+    """The error refers to the frames of the sending: without a close, whoever keeps it keeps the source."""
+    closed: list[bool] = []
+
+    async def source() -> AsyncGenerator[bytes]:
+        try:
+            while True:
+                yield b"piece"
+        finally:
+            closed.append(True)
+
+    async def send(message: Any) -> None:
+        if message["type"] == "http.response.body":
+            raise OSError("the connection is lost")
+
+    async def receive() -> Any:
+        await asyncio.Event().wait()
+
+    with pytest.raises((OSError, ClientDisconnect)) as kept:
+        await ClosedStream(source(), "text/plain")({"type": "http", "asgi": {"spec_version": "2.4"}}, receive, send)
+    assert closed, kept
