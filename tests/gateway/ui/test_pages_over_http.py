@@ -113,13 +113,13 @@ async def test_what_is_shown_of_a_silent_site_is_called_old(served: DoorClient) 
     async def shown(path: str) -> str:
         return text_of((await served.http.get(path, headers=HTML)).text)
 
-    assert "! site b does not answer. Which schemas site b has is unknown." in await shown("/ui/tables")
+    assert "! Site b does not answer. Which schemas site b has is unknown." in await shown("/ui/tables")
     assert "revision 1 here; unknown (site b does not answer)" in await shown("/ui/tables/flights")
     _lively(served.service)
     for path in ("/ui/tables", "/ui/tables/flights"):
         assert "does not answer" not in await shown(path)
     looks.other = silent
-    said = "! site b does not answer. What this page shows of site b is from a moment ago."
+    said = "! Site b does not answer. What this page shows of site b is from a moment ago."
     listed, one = await shown("/ui/tables"), await shown("/ui/tables/flights")
     assert said in listed
     assert "site b has the same" in listed
