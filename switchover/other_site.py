@@ -58,8 +58,8 @@ _T = TypeVar("_T")
 
 class OtherSite:
     """Site `name` of `pair`, where `transport` leads, asked in the protocol that both understand. Every question ends by
-    its `timeout_s`, and raises what that site raised, or PeerError: it is out of reach, does not understand the question, or its
-    answer came too late, or does not fit.
+    its `timeout_s`, and raises what that site raised, or PeerError: it is out of reach, or does not understand the question;
+    its answer came too late, or does not fit.
     """
 
     def __init__(self, name: str, transport: Transport, pair: str, understanding: Understanding) -> None:

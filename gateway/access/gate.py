@@ -24,7 +24,7 @@ from gateway.access.authenticator import Authenticator, Presented, Proof, nobody
 from gateway.access.caller import CALLER, NOBODY, SITE_IN_PLAIN, Caller
 from gateway.access.grants import READER, WRITER
 from gateway.access.limits import Budget, Budgets, LimitSettings
-from gateway.access.looking import Looks
+from gateway.access.looking import FileLooks
 from gateway.access.needs import Need
 from storage.rows.schema import name_before_drop
 from twinlog.errors import Forbidden, Overloaded, TwinlogError, Unauthenticated
@@ -79,7 +79,7 @@ class Gate:
         self._budgets = Budgets(limits)
         self._known: OrderedDict[bytes | str, _Known] = OrderedDict()
         self._changes = 0
-        self._looks = [Looks(partial(self._refresh, authenticator), now_s, sleep) for authenticator in authenticators]
+        self._looks = [FileLooks(partial(self._refresh, authenticator), now_s, sleep) for authenticator in authenticators]
         self.limited = 0  # requests of identities that had used up their limits
         self._second_s, self._refused = 0.0, 0  # the second that runs, and how many were refused in it
 

@@ -1,4 +1,4 @@
-"""When an authenticator looks at its files again: each second, and at once for a proof that it does not know yet.
+"""Lets an authenticator look at its files again: each second, and at once for a proof that it does not know yet.
 
 What always holds: one look at a time; a look that somebody asked for begins after the request, so what stood in the files by
 then is known behind it; all who wait share one look, and two of them begin `SPACING_S` apart, however many ask; nobody waits
@@ -20,7 +20,7 @@ LOOK_DEADLINE_S = 1.0
 _log = structlog.get_logger("gateway.access")
 
 
-class Looks:
+class FileLooks:
     """The looks of one authenticator. `now_s`: a monotonic clock."""
 
     def __init__(
@@ -51,7 +51,7 @@ class Looks:
         )
 
     async def run(self) -> None:
-        """Looks for ever."""
+        """FileLooks for ever."""
         while True:
             await asyncio.sleep(POLL_S)
             await self.once()

@@ -1,4 +1,4 @@
-"""What the other site said last of its tables, for pages: they show it at once, and say how old it is.
+"""Keeps what the other site said last of its tables, for pages: they show it at once, and say how old it is.
 
 What always holds: a page waits PATIENCE_S at most, counted from the moment at which the other site was asked, so that one which
 is well is shown as it is now; one question of a kind is under way at a time, however many pages are loaded; an answer is as old

@@ -163,7 +163,7 @@ class Shipper:
         self._on_position(view)
 
     async def _call(self, method: str, request: FollowRequest | ReplicateRequest | BaseRequest | BaseDoneRequest) -> Position:
-        """The follower's answer, once it can be true. Raises PeerError, Refused, and Incompatible before anything is made of it."""
+        """The follower's answer, once it can be true. Raises PeerError, Refused, Incompatible: nothing is made of it then."""
         # An answer may lie about for as long as this process was stopped: the follower can have lost since what it says.
         asked_s = self._ports.clock.monotonic_s()
         message = addressed(request, self._pair, self._ports.understanding.writes(CALLS))
