@@ -51,7 +51,7 @@ class FileLooks:
         )
 
     async def run(self) -> None:
-        """FileLooks for ever."""
+        """Looks for ever."""
         while True:
             await asyncio.sleep(POLL_S)
             await self.once()
