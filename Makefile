@@ -25,7 +25,7 @@ COMPILE := pip compile pyproject.toml twinlog/pyproject.toml --no-emit-package t
 	--python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url
 
 .PHONY: help setup run interpreters test test-all check fmt bench bench-failover bench-hostile fuzz chaos simulate bugs mutants simulate-coverage story audit \
-	audit-story log-story postgres hdfs lock wheels man docs
+	audit-story log-story postgres hdfs lock wheels man docs pictures
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' Makefile
@@ -112,6 +112,9 @@ man: setup ## the manual pages of the command, into build/man: `man -l build/man
 
 docs: setup ## the documentation site into build/docs/site: every page of docs/, and the references made from the code
 	@$(BIN)/python -m tools.docs_site
+
+pictures: setup ## docs/page/: the tables, audits and the lost site on the operator's page; needs Chromium and Java 17 (ARGS="--out DIR")
+	@$(BIN)/python -m tools.docs_site.page_pictures $(ARGS)
 
 lock: setup ## pin the dependencies of both pyproject.toml again, with hashes (ARGS=--upgrade)
 	@$(BIN)/uv $(COMPILE) --quiet $(ARGS) -o $(LOCK)

@@ -85,6 +85,9 @@ class Pair:
         """Returns where the token of the pair is; empty: it asks nobody who they are."""
         return address_token(str(self.note))
 
+    def url(self, site: str) -> str:
+        return str(json.loads(self.note.read_text())["sites"][site]["url"])
+
     @property
     def root_pid(self) -> int:
         """Returns the process id of the demo; its descendants are the sites and their servers."""

@@ -45,20 +45,21 @@ from remote_log.replication.messages import (
     TrailNote,
     Transport,
     addressed,
+    not_understood,
 )
 from remote_log.replication.understanding import Understanding
 from remote_log.replication.verification import JUMP_MAX
 from switchover.facts import FACTS, SiteFacts
 from switchover.roles.table import Role
-from twinlog.errors import PeerError, Refused, RegisterWentBack
+from twinlog.errors import MalformedBody, PeerError, Refused, RegisterWentBack
 
 _T = TypeVar("_T")
 
 
 class OtherSite:
     """Site `name` of `pair`, where `transport` leads, asked in the protocol that both understand. Every question ends by
-    its `timeout_s`, and raises what that site raised, or PeerError: it is out of reach, its answer came too late, or does not
-    fit.
+    its `timeout_s`, and raises what that site raised, or PeerError: it is out of reach, or does not understand the question;
+    its answer came too late, or does not fit.
     """
 
     def __init__(self, name: str, transport: Transport, pair: str, understanding: Understanding) -> None:
@@ -69,6 +70,8 @@ class OtherSite:
             return await self._transport.call(method, self._addressed(asked), kind, timeout_s)
         except RegisterWentBack as error:  # its finding, not ours
             raise Refused(f"site {self._name} answers: {error.message}") from error
+        except MalformedBody as error:
+            raise PeerError(not_understood(method, error), sent=True) from error
 
     def _addressed(self, asked: msgspec.Struct) -> dict[str, Any]:
         return addressed(asked, self._pair, self._understanding.writes(CALLS))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,15 @@ def test_every_command_that_is_named_exists() -> None:
 def test_every_link_leads_to_a_file(page: Path) -> None:
     links = re.findall(r"\]\((?!https?:)([^)#\s]+)", page.read_text(encoding="utf-8"))
     assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_no_table_explains_a_name_twice(page: Path) -> None:
+    if page.name == "track-record.md":
+        return  # it lists what was found, by who found it
+    for table in re.findall(r"(?:^\|.*\n)+", page.read_text(encoding="utf-8"), re.MULTILINE):
+        names = re.findall(r"^\| (`[^`]+`) \|", table, re.MULTILINE)
+        assert [name for name, count in Counter(names).items() if count > 1] == []
 
 
 def test_every_decision_is_in_the_index() -> None:

@@ -86,10 +86,12 @@ class HistoryNotHeld(InvalidInput):
 
 
 class Unauthenticated(TwinlogError):
-    """`refusal` says why, for the log of the site alone: it is no field, and nobody is answered with it."""
+    """`refusal` says why, and `is_unknown` that it may be known by now, for the site alone: they are no fields, and nobody is
+    answered with them."""
 
     code = "unauthenticated"
     refusal = ""
+    is_unknown = False
 
 
 class Forbidden(TwinlogError):

@@ -54,6 +54,13 @@ def refused(refusal: str, said: str = "") -> Unauthenticated:
     )
 
 
+def unknown(refusal: str) -> Unauthenticated:
+    """As `refused`, of what a look at the files of the authenticator may find: the gate makes it look, and asks once more."""
+    error = refused(refusal)
+    error.is_unknown = True
+    return error
+
+
 def nobody() -> Unauthenticated:
     return _unauthenticated(
         "this site answers only those it knows: send a token, as `Authorization: Bearer TOKEN`, or a client certificate",

@@ -2,8 +2,9 @@
 
 What always holds: it decides before a byte of a body is read; a request of the hot path is let through by the same proofs,
 grants and budgets as one of the plain way, and whatever this fast look does not let through is judged in full, there; a proof
-is kept no longer than it is valid, none outlives a change of the files that it came from, and the number kept is bounded; a
-refusal's reason stands in the log, with the address and without what was presented, and a flood of refusals is answered late.
+is kept no longer than it is valid, none outlives a change of the files that it came from, and the number kept is bounded; what
+is unknown is refused behind a look at the files (looking.py), and what is known waits for none; a refusal's reason stands in
+the log, with the address and without what was presented, and a flood of refusals is answered late.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from hashlib import sha256
 from hmac import compare_digest
 from typing import Any
@@ -22,6 +24,7 @@ from gateway.access.authenticator import Authenticator, Presented, Proof, nobody
 from gateway.access.caller import CALLER, NOBODY, SITE_IN_PLAIN, Caller
 from gateway.access.grants import READER, WRITER
 from gateway.access.limits import Budget, Budgets, LimitSettings
+from gateway.access.looking import FileLooks
 from gateway.access.needs import Need
 from storage.rows.schema import name_before_drop
 from twinlog.errors import Forbidden, Overloaded, TwinlogError, Unauthenticated
@@ -29,7 +32,6 @@ from twinlog.errors import Forbidden, Overloaded, TwinlogError, Unauthenticated
 ADMITTED = "twinlog.admitted"  # in the scope of a request: the path of the route that it was let through to
 PROOFS_MAX = 4096
 DECISIONS_MAX = 4096
-POLL_S = 1.0
 TOKEN_BYTES_MAX = 16 << 10
 _LOGGED_PER_S = 20
 REFUSED_AT_ONCE_PER_S = 100
@@ -77,6 +79,7 @@ class Gate:
         self._budgets = Budgets(limits)
         self._known: OrderedDict[bytes | str, _Known] = OrderedDict()
         self._changes = 0
+        self._looks = [FileLooks(partial(self._refresh, authenticator), now_s, sleep) for authenticator in authenticators]
         self.limited = 0  # requests of identities that had used up their limits
         self._second_s, self._refused = 0.0, 0  # the second that runs, and how many were refused in it
 
@@ -121,8 +124,15 @@ class Gate:
     async def _prove(self, key: bytes | str, value: bytes | None, certificates: tuple[str, ...]) -> _Known:
         presented = Presented("" if value is None else bearer_of(value), () if value is not None else certificates)
         changes = self._changes
-        for authenticator in self.authenticators:
-            proof = await authenticator.authenticate(presented)
+        for authenticator, looks in zip(self.authenticators, self._looks, strict=True):
+            try:
+                proof = await authenticator.authenticate(presented)
+            except Unauthenticated as error:
+                if not error.is_unknown:
+                    raise
+                await looks.for_unknown()  # it may be newer than what was read last
+                changes = self._changes
+                proof = await authenticator.authenticate(presented)
             if proof is not None:
                 known = _Known(proof, self._budgets.of(proof.caller.kind, proof.caller.name, self._now_s()))
                 if changes == self._changes:  # else it may be of a file that was replaced meanwhile: proven again next time
@@ -178,8 +188,8 @@ class Gate:
 
     async def refresh(self) -> None:
         """Lets everybody look at their files and keys again; what was proven before a change is forgotten."""
-        for authenticator in self.authenticators:
-            await self._refresh(authenticator)
+        for looks in self._looks:
+            await looks.once()
 
     async def _refresh(self, authenticator: Authenticator) -> None:
         if await authenticator.refresh():
@@ -193,15 +203,7 @@ class Gate:
 
     async def run(self) -> None:
         """Refreshes for ever; whoever hangs holds up nobody else."""
-        await asyncio.gather(*(self._run(authenticator) for authenticator in self.authenticators))
-
-    async def _run(self, authenticator: Authenticator) -> None:
-        while True:
-            await asyncio.sleep(POLL_S)
-            try:
-                await self._refresh(authenticator)
-            except Exception as error:
-                _log.error("identities could not be read again; those that were read last stay valid", error=repr(error))
+        await asyncio.gather(*(looks.run() for looks in self._looks))
 
     def notices(self) -> list[str]:
         """Returns whose files or keys cannot be read again, for operators. Those that were read last stay valid."""
@@ -209,6 +211,8 @@ class Gate:
         return [fault for fault in found if fault]
 
     async def close(self) -> None:
+        for looks in self._looks:
+            await looks.close()
         for authenticator in self.authenticators:
             await authenticator.close()
 

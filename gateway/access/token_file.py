@@ -18,7 +18,7 @@ from typing import Any
 
 import structlog
 
-from gateway.access.authenticator import Presented, Proof, refused
+from gateway.access.authenticator import Presented, Proof, refused, unknown
 from gateway.access.caller import Caller
 from gateway.access.grants import parse_grants
 from gateway.access.tokens import PREFIX, SECRET_BYTES, TokenIndex, TokenList, read_tokens, write_tokens
@@ -115,7 +115,7 @@ class TokenFile:
             return None
         entry = self._index.find(presented.bearer)
         if entry is None:
-            raise refused("no token of the file has this text")
+            raise unknown("no token of the file has this text")
         until_s = None if entry.expires_at is None else entry.expires_at.timestamp()
         if until_s is not None and until_s <= self._wall_s():
             raise refused(f"the token {entry.name!r} expired")

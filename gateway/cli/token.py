@@ -1,7 +1,8 @@
 """`twinlog token`: make, revoke and list the bearer tokens of a site, in the file that the site reads.
 
 What always holds: a token is printed once, when it is made, and never again; the file has its SHA-256 alone. A running site
-reads the file within a second, without a restart. Each site has a file of its own: copy it, or name one file at both.
+reads the file without a restart: a new token counts at once, and a revoked one ends within a second. Each site has a file of
+its own: copy it, or name one file at both.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from gateway.service.documents import Seconds
 from storage.engine import TableSize
@@ -85,13 +86,17 @@ def size_document(size: TableSize, age_s: float) -> TableSizeDocument:
 
 
 class OtherTables:
-    """The tables of the `other` site, as this one knows them. `held`: what that one answered, or why it did not."""
+    """The tables of the `other` site, as this one knows them. `held`: what that one answered last, `age_s` ago; `error`: why it
+    did not answer since."""
 
-    def __init__(self, other: str, held: TablesHeld | str) -> None:
-        self.site = other
-        self.error = held if isinstance(held, str) else ""
-        self._held = None if isinstance(held, str) else held
-        self._by_id = {} if isinstance(held, str) else {table.id: table for table in held.tables}
+    def __init__(self, other: str, held: TablesHeld | None, error: str = "", age_s: float = 0.0) -> None:
+        self.site, self.error, self.age_s = other, error, max(0.0, age_s)
+        self._held = held
+        self._by_id = {} if held is None else {table.id: table for table in held.tables}
+
+    @property
+    def is_known(self) -> bool:
+        return self._held is not None
 
     @property
     def is_loading(self) -> bool:
@@ -105,7 +110,10 @@ class OtherTables:
         if found is None:
             return OtherTableDocument(self.site, "loading" if held.is_loading else "unknown" if held.has_more else "absent")
         standing: Standing = "loading" if held.is_loading else _standing(table.revision, found.revision)
-        return OtherTableDocument(self.site, standing, found.revision, found.size or UNKNOWN_SIZE, found.refused)
+        return OtherTableDocument(self.site, standing, found.revision, self._now(found.size or UNKNOWN_SIZE), found.refused)
+
+    def _now(self, size: TableSizeDocument) -> TableSizeDocument:
+        return size if size.age_s is None else replace(size, age_s=round(size.age_s + self.age_s, 3))
 
 
 def _standing(own: int, other: int) -> Standing:

@@ -23,6 +23,7 @@ from gateway.access.needs import IDENTITY, NEEDS
 from gateway.api.problems import Answer
 from gateway.api.routes.common import caller_of, context_of, to_response
 from gateway.service.port import SiteService
+from gateway.table_figures.kept import KeptTables
 from gateway.trail.entry import Who
 from gateway.trail.events import LOG_IN as LOGGED_IN
 from gateway.trail.events import LOG_OUT as LOGGED_OUT
@@ -56,6 +57,7 @@ class Pages:
         cluster = service.cluster.document()
         self.site, self.pair = cluster.site, cluster.pair
         self.watch = PairWatch(service, clock, closing)
+        self.other_tables = KeptTables(service, clock)
         self.shared = Shared()
         self.sessions = Sessions(f"twinlog_{cluster.pair}_{cluster.site}", secret, clock.monotonic_s)
 

@@ -359,14 +359,19 @@ def to_message(struct: msgspec.Struct) -> dict[str, Any]:
 
 def decode_request(kind: type[_T], method: str, data: bytes) -> _T:
     """The call as the struct. It becomes little more than its bytes: nothing is made of what the struct does not name, and a
-    list that is too long is refused before any of it is made. Raises MalformedBody, PeerError when it is of another shape.
+    list that is too long is refused before any of it is made. Raises MalformedBody.
     """
     found: _T = decoded(
         partial(msgspec.msgpack.decode, type=kind), data,
         lambda what: MalformedBody(f"the body of {method} is not msgpack: {what}"),
-        shape=lambda what: PeerError(f"the other site's message is not a {kind.__name__}: {what}"),
+        shape=lambda what: MalformedBody(f"the body of {method} is no {kind.__name__}: {what}"),
     )
     return found
+
+
+def not_understood(method: str, error: MalformedBody) -> str:
+    """Says at the caller that the other site cannot read its call. It is no fault of whoever asked this site for something."""
+    return f"the other site does not understand {method} of this one: {error.message}; `twinlog status` shows both releases"
 
 
 def reply_bytes_max(method: str) -> int:

@@ -35,6 +35,7 @@ from remote_log.replication.messages import (
     Transport,
     Vouched,
     addressed,
+    not_understood,
     pack_history,
 )
 from remote_log.replication.setback import Setbacks
@@ -44,7 +45,7 @@ from storage.engine import StorageEngine
 from storage.log.wal import Wal
 from storage.settings import KIB, MIB, RUN_TIME, NotInFile, Within
 from storage.tracing import Span
-from twinlog.errors import Fenced, LogGap, PeerError, TwinlogError
+from twinlog.errors import Fenced, LogGap, MalformedBody, PeerError, Refused, TwinlogError
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,11 +163,14 @@ class Shipper:
         self._on_position(view)
 
     async def _call(self, method: str, request: FollowRequest | ReplicateRequest | BaseRequest | BaseDoneRequest) -> Position:
-        """The follower's answer, once it can be true. Raises PeerError, and Incompatible before anything is made of it."""
+        """The follower's answer, once it can be true. Raises PeerError, Refused, Incompatible: nothing is made of it then."""
         # An answer may lie about for as long as this process was stopped: the follower can have lost since what it says.
         asked_s = self._ports.clock.monotonic_s()
         message = addressed(request, self._pair, self._ports.understanding.writes(CALLS))
-        position = await self._ports.transport.call(method, message, Position, self._settings.call_timeout_s)
+        try:
+            position = await self._ports.transport.call(method, message, Position, self._settings.call_timeout_s)
+        except MalformedBody as error:
+            raise Refused(not_understood(method, error)) from error
         if method == FOLLOW:
             await self._ports.understanding.hear(position.says)
         why = await self._disbelief(position) if position.state == "following" else None

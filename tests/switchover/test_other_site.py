@@ -24,7 +24,7 @@ from remote_log.replication.understanding import Understanding
 from switchover.facts import SiteFacts
 from switchover.other_site import OtherSite
 from tests.storage.disk.memory_files import MemoryFiles
-from twinlog.errors import PeerError, Refused, RegisterWentBack
+from twinlog.errors import MalformedBody, PeerError, Refused, RegisterWentBack
 
 ROOT = Path(__file__).parents[2]
 FACTS = SiteFacts(
@@ -122,6 +122,16 @@ async def test_without_a_drain_nothing_is_compared_and_a_restarted_site_may_hold
 async def test_that_its_register_went_back_is_the_finding_of_the_other_site(question: str) -> None:
     with pytest.raises(Refused, match="site b answers: the register is an older copy"):
         await QUESTIONS[question][0](other(Wire({}, RegisterWentBack("the register is an older copy"))))
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+async def test_a_question_that_the_other_site_cannot_read_is_no_fault_of_whoever_asks_this_one(question: str) -> None:
+    with pytest.raises(PeerError) as raised:
+        await QUESTIONS[question][0](other(Wire({}, MalformedBody("the body is no such thing"))))
+    assert raised.value.message == (
+        f"the other site does not understand {question} of this one: the body is no such thing; `twinlog status` shows both "
+        "releases"
+    )
 
 
 def test_only_the_shipper_and_this_room_call_the_transport() -> None:

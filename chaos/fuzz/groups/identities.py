@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import functools
 import json
 import tempfile
+import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -45,8 +47,11 @@ def targets() -> list[Target]:
     folder = Path(tempfile.mkdtemp(prefix="twinlog-fuzz-"))
     tokens, oidc = folder / "tokens.json", Oidc(_settings(folder), lambda: _TRIED_S)
     tokens.write_bytes(write_tokens(_list()))
-    known = TokenFile(tokens, _NOW.timestamp)
-    gate = Gate([known, oidc, Certificates({"cn:ann": "operator"})], LimitSettings(), wall_s=_NOW.timestamp, now_s=lambda: 0.0)
+    known = _Unchanged(tokens, _NOW.timestamp)
+    gate = Gate(
+        [known, oidc, Certificates({"cn:ann": "operator"})], LimitSettings(), wall_s=_NOW.timestamp, now_s=lambda: 0.0,
+        sleep=_at_once,
+    )
     return [
         Target("bearer header", _header, lambda data: bearer_of(data), (Unauthenticated,)),
         Target("authorization at the gate", _asking, _admitted(gate), (Unauthenticated, Unavailable, Forbidden)),
@@ -135,7 +140,20 @@ def _asking(chance: Random) -> bytes:
     )
 
 
+class _Unchanged(TokenFile):
+    """An unknown token makes the gate look at the file again: here without a thread."""
+
+    async def refresh(self) -> bool:
+        return self._changed() is not None
+
+
+async def _at_once(seconds: float) -> None: ...
+
+
 def _admitted(gate: Gate) -> Callable[[bytes], Any]:
+    loop = asyncio.new_event_loop()  # of looks that requests make
+    weakref.finalize(gate, loop.close)
+
     def read(data: bytes) -> Any:
         method, route, table, *values = [*data.split(b"\n"), b"", b"", b""][: max(3, data.count(b"\n") + 1)]
         scope: dict[str, Any] = {
@@ -147,7 +165,7 @@ def _admitted(gate: Gate) -> Callable[[bytes], Any]:
         for value in values[:1]:
             gate.hot(value, (), scope["method"] == "PUT", table)
         table_name(table.decode("latin-1"))
-        budget = driven(gate.admit(scope, need, scope["path"], table.decode("latin-1")))
+        budget = loop.run_until_complete(gate.admit(scope, need, scope["path"], table.decode("latin-1")))
         if budget is not None:
             budget.leave()
         return None

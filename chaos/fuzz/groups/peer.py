@@ -69,7 +69,7 @@ def targets() -> list[Target]:
             "whose call",
             lambda chance: _encode({"pair": "0123456789abcdef", "epoch": 3}),
             partial(m.decode_request, m.Addressed, "follow"),
-            (PeerError, MalformedBody),
+            (MalformedBody,),
             structure="msgpack",
         ),
         Target(
@@ -86,7 +86,7 @@ def targets() -> list[Target]:
 def _call(method: str, sample: msgspec.Struct) -> Target:
     read: Callable[[bytes], Any] = partial(m.decode_request, type(sample), method)
     made = partial(_sample, sample)
-    return Target(f"call {method}", made, _unpacked(read), (PeerError, MalformedBody), _written, structure="msgpack")
+    return Target(f"call {method}", made, _unpacked(read), (MalformedBody,), _written, structure="msgpack")
 
 
 def _answer(method: str, sample: msgspec.Struct) -> Target:

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from gateway.api.request import decoded_part
 from gateway.api.routes.common import caller_of, context_of
 from gateway.audits.notes import PROVING_JOB, AuditRun
-from gateway.table_figures.asking import figures_of, other_tables
+from gateway.table_figures.asking import figures_in
 from gateway.ui.pages import Pages
 from gateway.ui.routes.page_route import Text, pages_of
 from gateway.ui.views import table_size
@@ -39,7 +39,9 @@ def add_routes(routes: APIRouter) -> None:
         service, caller = pages.service, caller_of(request)
         found = tables_found(service.tables.all(), caller, name, page)
         granted = [table.id for table in found.tables if table_size.is_granted(caller, table.name)]
-        sizes, other = await asyncio.gather(service.looks.table_sizes(granted), other_tables(service))
+        asked = pages.other_tables.ask()
+        sizes, _ = await asyncio.gather(service.looks.table_sizes(granted), asked.wait())
+        other = asked.known()
         rows = table_rows(found.tables, caller, sizes, other, _compared(pages, request))
         return pages.page(request, "tables.html", "Tables", {
             "found": found, "rows": rows, "other": other, "cluster": service.cluster.document(),
@@ -52,16 +54,21 @@ def add_routes(routes: APIRouter) -> None:
         pages, context = pages_of(request), context_of(request)
         name = decoded_part(table)
         schema = context.codec(name).schema
-        rows, figures = await asyncio.gather(
-            rows_shown(context, caller_of(request), name, start_of(start, key), token), figures_of(pages.service, schema)
+        asked = pages.other_tables.ask(schema.id)
+        rows, sizes, _ = await asyncio.gather(
+            rows_shown(context, caller_of(request), name, start_of(start, key), token),
+            pages.service.looks.table_sizes([schema.id]), asked.wait(),
         )
+        other = asked.known()
+        figures = figures_in(pages.service, schema, sizes, other)
         granted, hidden = table_size.is_granted(caller_of(request), name), table_size.NOT_GRANTED
         compared = _compared(pages, request)
         if compared is not None and name not in compared.tables:
             compared = None
         values: dict[str, Any] = {
             "table": to_public(schema), "revision": schema.revision, "rows": rows, "start": start, "key": key, "token": token,
-            "path": table_path(name), "figures": figures, "own_size": table_size.holds(figures.size) if granted else hidden,
+            "path": table_path(name),
+            "figures": figures, "other": other, "own_size": table_size.holds(figures.size) if granted else hidden,
             "other_size": table_size.holds(figures.other.size) if granted else hidden,
             "schema_at_both": table_size.schema(figures), "compared": table_size.comparison(compared),
             "has_audits": _may_see_audits(pages, request),

@@ -195,7 +195,9 @@ async def test_peer_calls_carry_bytes(plain: DoorClient) -> None:
     assert (answer.status_code, answer.content) == (200, b"\x81\xa1a\xff")
 
 
-@pytest.mark.parametrize("kind", [errors.LogGap, errors.Fenced, errors.InvalidInput, errors.DfsExists, errors.ClaimLost])
+@pytest.mark.parametrize("kind", [
+    errors.LogGap, errors.Fenced, errors.MalformedBody, errors.InvalidInput, errors.DfsExists, errors.ClaimLost,
+])
 async def test_peer_errors_come_back_as_they_were(plain: DoorClient, kind: type[errors.TwinlogError]) -> None:
     body = msgspec.msgpack.encode([kind.code, {"held_seq": 7, "offered_previous": 9}])
     answer = await plain.http.post("/internal/v1/peer/raise", content=body, headers=PACKED)

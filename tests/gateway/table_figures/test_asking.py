@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from gateway.table_figures.asking import figures_of, other_tables
+from gateway.table_figures.asking import figures_of
 from gateway.table_figures.documents import OtherTableDocument, TableFiguresDocument
+from gateway.table_figures.kept import KeptTables
 from remote_log.replication.messages import ReplicateRequest
 from tests.pair.pair import Pair
 from tests.pair.pair_rig import TABLE, caught_up, open_pair, put, site
@@ -29,8 +30,9 @@ async def test_both_sites_say_the_same_of_a_table_until_one_is_away(tmp_path: Pa
         assert (at_a.size.rows, at_a.size.rows_are, at_a.other.size.rows) == (3, "counted", 3)
         assert (at_a.size.bytes, at_a.revision) == (at_b.size.bytes, at_b.revision)
         assert (at_a.other.schema, at_b.other.schema, at_a.other.revision) == ("same", "same", at_b.revision)
-        everything = await other_tables(pair.running["a"].service)
-        assert everything.of(site(pair, "a").catalog.get("t")).schema == "same"
+        every = KeptTables(pair.running["a"].service, site(pair, "a").parts.clock).ask()
+        await pair.until(lambda: every.known().is_known)
+        assert every.known().of(site(pair, "a").catalog.get("t")).schema == "same"
         await pair.stop("b")
         away = await figures(pair, "a")
         assert away.size.rows == 3

@@ -22,17 +22,22 @@ SIZE = TableSizeDocument(5, "counted", 50, None, 0.1)
     (TablesHeld("b", False, True, [TableHeld(8, 3)]), "unknown", None),  # it may be among those that were left out
     (TablesHeld("b", True, False, []), "loading", None),
     (TablesHeld("b", True, False, [TableHeld(7, 3)]), "loading", 3),  # its rows are no prefix, whatever its schema is
-    ("site b does not answer", "unknown", None),
+    (None, "unknown", None),
 ])
-def test_how_a_table_stands(held: TablesHeld | str, schema: str, revision: int | None) -> None:
-    found = OtherTables("b", held).of(TABLE)
+def test_how_a_table_stands(held: TablesHeld | None, schema: str, revision: int | None) -> None:
+    found = OtherTables("b", held, "" if held else "site b does not answer").of(TABLE)
     assert (found.site, found.schema, found.revision, found.size) == ("b", schema, revision, UNKNOWN_SIZE)
-    assert found.error == (held if isinstance(held, str) else None)
+    assert found.error == (None if held else "site b does not answer")
 
 
 def test_the_size_there_and_a_refused_change_come_along() -> None:
     found = OtherTables("b", TablesHeld("b", False, False, [TableHeld(7, 2, SIZE, "column v: no")])).of(TABLE)
     assert (found.size, found.error) == (SIZE, "column v: no")
+
+
+def test_a_size_there_is_as_old_as_the_answer_makes_it() -> None:
+    held = TablesHeld("b", False, False, [TableHeld(7, 3, SIZE)])
+    assert OtherTables("b", held, "site b does not answer", 60.0).of(TABLE).size.age_s == 60.1
 
 
 def test_a_number_says_whether_it_was_counted() -> None:

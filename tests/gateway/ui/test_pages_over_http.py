@@ -104,13 +104,27 @@ async def test_how_tables_stand_at_the_other_site(served: DoorClient) -> None:
     looks.is_loading = True
     for path in ("/ui/tables", "/ui/tables/flights"):
         assert "base data of site b is on its way" in text_of((await served.http.get(path, headers=HTML)).text)
-    looks.other = PeerError("site b does not answer", sent=True)
-    assert "Which schemas site b has is unknown: site b does not answer" in text_of(
-        (await served.http.get("/ui/tables", headers=HTML)).text
-    )
-    assert "revision 1 here; unknown (site b does not answer)" in text_of(
-        (await served.http.get("/ui/tables/flights", headers=HTML)).text
-    )
+
+
+async def test_what_is_shown_of_a_silent_site_is_called_old(served: DoorClient) -> None:
+    looks = served.service.looks
+    silent = looks.other = PeerError("site b does not answer", sent=True)
+
+    async def shown(path: str) -> str:
+        return text_of((await served.http.get(path, headers=HTML)).text)
+
+    assert "! Site b does not answer. Which schemas site b has is unknown." in await shown("/ui/tables")
+    assert "revision 1 here; unknown (site b does not answer)" in await shown("/ui/tables/flights")
+    _lively(served.service)
+    for path in ("/ui/tables", "/ui/tables/flights"):
+        assert "does not answer" not in await shown(path)
+    looks.other = silent
+    said = "! Site b does not answer. What this page shows of site b is from a moment ago."
+    listed, one = await shown("/ui/tables"), await shown("/ui/tables/flights")
+    assert said in listed
+    assert "site b has the same" in listed
+    assert said in one
+    assert "both sites have revision 1" in one
 
 
 async def test_the_last_comparison_is_shown_to_whoever_may_see_audits(served: DoorClient) -> None:
