@@ -46,7 +46,7 @@ async def test_a_backup_in_hdfs_is_restored(hdfs: HdfsCluster, hdfs_root: str, t
         with pytest.raises(DamagedLog, match=f"{missing} is missing"):
             await Restorer(target, new_site(tmp_path / "other"), lambda line: None).restore(NEWEST)
     async with opened(f"{place}/none", DfsSettings()) as target:
-        with pytest.raises(DfsError, match=r"/none \(the place of the backup\) is not there.*or correct the place of the backup"):
+        with pytest.raises(DfsError, match=r"/none \(the place of the backup\) is not there.*correct the place of the backup"):
             await target.held()
 
 
