@@ -29,7 +29,7 @@ class Span(Protocol):
         """The span as another process reads of it (W3C Trace Context)."""
     @property
     def tracestate(self) -> str:
-        """What the caller's tracing systems said beside it, for the next process; "": nothing."""
+        """The caller's tracing systems said this beside it, for the next process; "": they said nothing."""
     @property
     def is_over(self) -> bool: ...
     def child(self, name: str, **attributes: Attribute) -> Span: ...

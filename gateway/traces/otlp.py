@@ -193,7 +193,7 @@ class _Ids(RandomIdGenerator):
 
 
 class _Calls(requests.Session):
-    """The exporter's calls. `outcome`: how the newest one ended, which the exporter tells nobody."""
+    """The exporter's calls. `outcome`: how the newest one ended, which the exporter itself only logs."""
 
     outcome = "no answer"
 

@@ -77,8 +77,8 @@ class LogInSeals:
             )
         if not compare_digest(pending.state.encode(), state.encode("utf-8", "replace")):
             raise refused("the state is not that of this browser's log-in", (
-                "this answer is of another log-in than the newest one of this browser: go on in the tab of that one, or begin"
-                " again with the button below"
+                "this answer is of another log-in than the newest one of this browser: continue in the tab of that one, or"
+                " begin again with the button below"
             ))
         self._take(pending.state)
         return pending

@@ -48,7 +48,7 @@ class HdfsSettings:
 
     @property
     def url_name(self) -> str:
-        """What to correct where the address is wrong."""
+        """Returns what to correct where the address is wrong."""
         return self.url_from or f"{self.section}.url"
 
     @property

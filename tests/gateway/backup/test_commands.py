@@ -62,7 +62,7 @@ def test_a_prune_shows_first_and_removes_when_it_is_told(place: str) -> None:
 
 @pytest.mark.parametrize("command", [["ls"], ["prune", "--keep", "1", "--dry-run"]])
 def test_a_moment_is_whole_on_a_narrow_terminal(place: str, command: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """What it shows is what `restore --at` takes, the sequence too."""
+    """`restore --at` takes what is shown, the sequence too."""
     monkeypatch.setenv("COLUMNS", "80")
     shown = invoke("backup", command[0], place, *command[1:]).output
     for base in bases(place):

@@ -66,7 +66,7 @@ async def test_an_answer_of_another_browsers_log_in(door: LogInDoor) -> None:
 async def test_the_newest_of_two_tabs_logs_in_whatever_the_older_one_does(door: LogInDoor) -> None:
     older, newer = await door.browser.begin(), await door.browser.begin("/ui/tables")
     answer = await door.browser.get(door.browser.sent_back(older, "ann"))
-    await refused(door, answer, 401, "go on in the tab of that one", taken=False)
+    await refused(door, answer, 401, "continue in the tab of that one", taken=False)
     answer = await door.browser.get(door.browser.sent_back(newer, "ann"))
     assert answer.status_code == 200
     assert 'content="0; url=/ui/tables"' in answer.text
