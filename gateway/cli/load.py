@@ -51,4 +51,5 @@ def load(
         f" {figure(summary['acknowledged'], 'requests')} acknowledged" + (f" ({modes})." if modes else ".")
     )
     if summary["acknowledged_before"]:
-        out().print(f"{figure(summary['acknowledged_before'], 'requests')} had been acknowledged before, as {escape(str(state))} says.")
+        before = figure(summary["acknowledged_before"], "requests")
+        out().print(f"{before} had been acknowledged before, as {escape(str(state))} says.")
