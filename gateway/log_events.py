@@ -110,9 +110,9 @@ EVENTS: dict[str, list[LogEvent]] = {
         LogEvent("internal error", _ERROR, ("traceback",), _INTERNAL, REPORT),
     ],
     "twinlog.traces": [
-        LogEvent("spans were dropped: the receiver took none", _WARNING, ("endpoint", "spans"),
+        LogEvent("spans were dropped: the receiver took none", _WARNING, ("answer", "endpoint", "spans"),
                  "The receiver of traces refused these spans, or did not answer. They are lost, and no write waited for them.",
-                 "Look at the receiver, or at `traces.endpoint`."),
+                 "404: give `traces.endpoint` its path, mostly `/v1/traces`. Else look at the receiver."),
     ],
     "twinlog.ui": [
         LogEvent("the page cannot look", _ERROR, ("traceback",), "The operator's page could not be drawn anew.", REPORT),

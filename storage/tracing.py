@@ -28,6 +28,9 @@ class Span(Protocol):
     def traceparent(self) -> str:
         """The span as another process reads of it (W3C Trace Context)."""
     @property
+    def tracestate(self) -> str:
+        """The caller's tracing systems said this beside it, for the next process; "": they said nothing."""
+    @property
     def is_over(self) -> bool: ...
     def child(self, name: str, **attributes: Attribute) -> Span: ...
     def end(self, error: str = "", **attributes: Attribute) -> None:
@@ -37,11 +40,12 @@ class Span(Protocol):
 class Tracer(Protocol):
     """Begins spans. None: this one is not sampled."""
 
-    def received(self, name: str, traceparent: str, **attributes: Attribute) -> Span | None:
-        """A span of a call that another process made, below the span that it names."""
+    def received(self, name: str, traceparent: str, tracestate: str = "", **attributes: Attribute) -> Span | None:
+        """A span of a call that another process made, below the span that it names. A `tracestate` that is none is as ""."""
 
-    def continued(self, name: str, traceparent: str, **attributes: Attribute) -> Span | None:
-        """A span below the one that is named, of this process. Of both: a text that is no sampled traceparent is as none."""
+    def continued(self, name: str, context: str, **attributes: Attribute) -> Span | None:
+        """A span below the one of this `context_of`, in this process. Of both: a text that is no sampled traceparent is as
+        none."""
 
     def sampled(self, name: str, **attributes: Attribute) -> Span | None:
         """A span of a new trace, for the share of calls that the configuration says."""
@@ -53,10 +57,10 @@ class Tracer(Protocol):
 class NoTraces:
     """Traces are off."""
 
-    def received(self, name: str, traceparent: str, **attributes: Attribute) -> Span | None:
+    def received(self, name: str, traceparent: str, tracestate: str = "", **attributes: Attribute) -> Span | None:
         return None
 
-    def continued(self, name: str, traceparent: str, **attributes: Attribute) -> Span | None:
+    def continued(self, name: str, context: str, **attributes: Attribute) -> Span | None:
         return None
 
     def sampled(self, name: str, **attributes: Attribute) -> Span | None:
@@ -74,6 +78,11 @@ def current() -> Span | None:
     """The span of what runs here. None: there is none, or it has ended: a task that was begun in it lives on without it."""
     span = CURRENT.get()
     return None if span is None or span.is_over else span
+
+
+def context_of(span: Span) -> str:
+    """Both texts of a span in one, for `continued`: how a write that is traced crosses the ports of this process."""
+    return f"{span.traceparent} {span.tracestate}" if span.tracestate else span.traceparent
 
 
 class Parent(NamedTuple):

@@ -12,7 +12,9 @@ from storage.tracing import Attribute, Span, parsed
 
 
 class RecordedSpan:
-    def __init__(self, tracer: RecordedTraces, name: str, trace: int, parent: int, attributes: dict[str, Attribute]) -> None:
+    def __init__(self, tracer: RecordedTraces, name: str, trace: int, parent: int, attributes: dict[str, Attribute],
+                 tracestate: str = "") -> None:
+        self.tracestate = tracestate
         self.tracer, self.name, self.trace, self.parent = tracer, name, trace, parent
         self.number = next(tracer.numbers)
         self.attributes = dict(attributes)
@@ -28,7 +30,7 @@ class RecordedSpan:
         return f"00-{self.trace:032x}-{self.number:016x}-01"
 
     def child(self, name: str, **attributes: Attribute) -> Span:
-        return RecordedSpan(self.tracer, name, self.trace, self.number, attributes)
+        return RecordedSpan(self.tracer, name, self.trace, self.number, attributes, self.tracestate)
 
     def end(self, error: str = "", **attributes: Attribute) -> None:
         if not self.is_over:
@@ -43,13 +45,15 @@ class RecordedTraces:
         self.spans: list[RecordedSpan] = []
         self.numbers = count(1)
 
-    def received(self, name: str, traceparent: str, **attributes: Attribute) -> Span | None:
+    def received(self, name: str, traceparent: str, tracestate: str = "", **attributes: Attribute) -> Span | None:
         parent = parsed(traceparent)
         if parent is None or not parent.is_sampled:
             return None
-        return RecordedSpan(self, name, parent.trace, parent.span, attributes)
+        return RecordedSpan(self, name, parent.trace, parent.span, attributes, tracestate)
 
-    continued = received
+    def continued(self, name: str, context: str, **attributes: Attribute) -> Span | None:
+        traceparent, _, tracestate = context.partition(" ")
+        return self.received(name, traceparent, tracestate, **attributes)
 
     def sampled(self, name: str, **attributes: Attribute) -> Span | None:
         return RecordedSpan(self, name, next(self.numbers), 0, attributes)

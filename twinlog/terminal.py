@@ -29,7 +29,7 @@ endings: list[Callable[[int], None]] = []  # what the process calls at its very 
 
 OWNER_ONLY = 0o077  # the umask of every command: what one writes may hold rows
 EXIT_CODES = "Exit codes: 0 done, 1 failed or refused, 2 wrong usage or configuration, 3 outcome unknown or still running, " \
-    "4 no site could be reached, 5 a gateway ended itself: start it again."
+    "4 no site could be reached, 5 a gateway ended itself: start it again, 130 stopped."
 
 
 class Exit(IntEnum):
@@ -39,6 +39,7 @@ class Exit(IntEnum):
     UNKNOWN = 3
     UNREACHABLE = 4
     FAIL_STOP = 5
+    STOPPED = 130
 
 
 ConfigOption = Annotated[
@@ -121,7 +122,7 @@ def verb(function: Callable[_P, None]) -> Callable[_P, None]:
             raise typer.Exit(exit_code(error)) from None
         except KeyboardInterrupt:
             notes().print("\nStopped.")
-            raise typer.Exit(130) from None
+            raise typer.Exit(Exit.STOPPED) from None
         except (typer.Exit, typer.BadParameter):
             raise
         except BrokenPipeError:

@@ -23,7 +23,7 @@ from storage.engine import StoredRow
 from storage.log.record import Record
 from storage.rows.codec import RowCodec, RowCodecs
 from storage.rows.schema import TableSchema
-from storage.tracing import Span
+from storage.tracing import Span, context_of
 from twinlog.errors import Forbidden, TwinlogError
 
 if TYPE_CHECKING:  # they are made of what is here
@@ -88,8 +88,8 @@ class ApiContext:
         key, digest = None, b""
         if head.idempotency_key is not None:
             key, digest = await self.convert(body, lambda: idempotency(head, body, canonical))
-        traceparent = "" if head.span is None else head.span.traceparent
-        request = WriteRequest(table, mutations, conditions, key, digest, records, traceparent)
+        trace = "" if head.span is None else context_of(head.span)
+        request = WriteRequest(table, mutations, conditions, key, digest, records, trace)
         began_s = self.now_s()
         result = await self.service.rows.write(request, deadline_s(head, self.http))
         took_s = self.now_s() - began_s

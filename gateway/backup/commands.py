@@ -7,20 +7,22 @@ import os
 import re
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 import typer
+from rich.console import Group
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from gateway.config.loading import load_site_config
 from gateway.config.reading import Reader
-from gateway.stopping import run_until_stopped
+from gateway.stopping import Stopped, run_until_stopped
 from remote_log.dfs.hdfs.jvm import end_process
 from remote_log.dfs.opening import DfsSettings
 from storage.backup.manifest import NEWEST, Manifest, WantedMoment, newest_of_each_base
@@ -44,9 +46,11 @@ from twinlog.terminal import (
     verb,
 )
 
+_T = TypeVar("_T")
 app = typer.Typer(help="Back a running pair up into a folder: all rows once, then the log. Needs auditor and reader:*.")
 restore_app = typer.Typer()
 endings.append(end_process)  # a process in which Java runs ends at once when its work is done
+_GOES = "goes"
 _LAYS = "a directory, or hdfs://NAMENODE:PORT/FOLDER."
 _Place = Annotated[str, typer.Argument(metavar="PLACE", help=f"The backup: {_LAYS}", show_default=False)]
 _Keys = Annotated[list[str] | None, typer.Option(
@@ -85,7 +89,7 @@ def backup(
             return await taker.take(new_base=new_base)
 
     with closing(Sites(config)) as sites:
-        taken = run_until_stopped(work(sites))
+        taken = _until_stopped(work(sites), "what the place held before is whole; run the backup again")
     if as_json:
         print_json({**_document(taken.manifest), "is_new_base": taken.is_new_base, "added_log_bytes": taken.log_bytes})
         return
@@ -124,7 +128,7 @@ def prune_backup(
     choose = _choice(keep, older_than)
     choice = choose(asyncio.run(_manifests(place, hadoop)))
     if not as_json:
-        out().print(_table({"[bold]goes[/]": choice.go, "stays": choice.stay}))
+        out().print(_table({_GOES: choice.go, "stays": choice.stay}))
         out().print(f"{figure(len(choice.go), 'bases')} would go, each with its log: {size(_bytes(choice.go))}.")
     if not dry_run:
         if choice.go:
@@ -193,7 +197,7 @@ def restore(
         async with opened(source, site.dfs.own, keys=keys) as target:
             return await Restorer(target, site, _say(as_json)).restore(moment)
 
-    restored = run_until_stopped(work())
+    restored = _until_stopped(work(), "no gateway serves what is half restored; run the restore again, and it begins anew")
     manifest, point = restored.manifest, restored.point
     if as_json:
         print_json({
@@ -212,12 +216,22 @@ def restore(
     )
 
 
+def _until_stopped(work: Coroutine[Any, Any, _T], left: str) -> _T:
+    """`left`: what a stop leaves, and what to do then."""
+    try:
+        return run_until_stopped(work)
+    except Stopped:
+        notes().print(f"\nStopped: {left}.")
+        raise typer.Exit(Exit.STOPPED) from None
+
+
 def parse_moment(text: str) -> WantedMoment:
     """Raises InvalidInput."""
     if not text:
         return NEWEST
-    if text.isdecimal():
-        return WantedMoment(seq=int(text))
+    figures = text.replace(",", "")  # as `backup ls` shows it
+    if figures.isdecimal():
+        return WantedMoment(seq=int(figures))
     try:
         when = datetime.fromisoformat(text)
         return WantedMoment(wall_ms=int((when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp() * 1000))
@@ -225,20 +239,26 @@ def parse_moment(text: str) -> WantedMoment:
         raise InvalidInput(f"--at is {text[:40]!r}: write a sequence, or a time such as 2026-11-28T03:00:00Z") from error
 
 
-def _table(chains: dict[str, list[Manifest]]) -> Table:
-    """A line for each base. The keys stand in front of theirs; "" alone: there is no such column."""
+def _table(chains: dict[str, list[Manifest]]) -> Group:
+    """Two lines for each base. The keys stand in front of theirs; "" alone: there is no such column."""
     table = Table(box=None, pad_edge=False, header_style="dim")
-    for title in ([] if "" in chains else [""]) + ["pair", "from", "at", "to", "at", "rows of the base", "size"]:
-        is_figure = title in ("from", "to", "rows of the base", "size")
-        width = max(map(len, chains)) if not title else None  # what goes and what stays is read on the narrowest terminal
-        table.add_column(title, justify="right" if is_figure else "left", no_wrap=True, min_width=width)
-    for fate, each in ((fate, each) for fate, some in chains.items() for each in some):
-        begin, end = each.base.point, each.end
+    rows = [(fate, each) for fate, some in chains.items() for each in some]
+    if "" not in chains:
+        table.add_column(no_wrap=True, min_width=max(map(len, chains)))
+    for title in ("from", "to"):  # a moment is copied from here to --at: it is whole on the narrowest terminal
+        table.add_column(title, no_wrap=True, min_width=max((len(each.end.at) for _, each in rows), default=None))
+    for title in ("rows", "size"):
+        table.add_column(title, justify="right", no_wrap=True)
+    has_keys = any(each.key_id for _, each in rows)
+    if has_keys:
+        table.add_column("key", overflow="fold")
+    for fate, each in rows:
+        moments = [f"{point.seq:,}\n[dim]{point.at}[/]" for point in (each.base.point, each.end)]
         table.add_row(
-            *([fate] if fate else []), escape(each.pair), f"{begin.seq:,}", begin.at, f"{end.seq:,}", end.at,
-            f"{each.base.rows:,}", size(_bytes([each])),
+            *([f"[bold]{fate}[/]" if fate == _GOES else fate] if fate else []), *moments, f"{each.base.rows:,}",
+            size(_bytes([each])), *([escape(each.key_id)] if has_keys else []),
         )
-    return table
+    return Group(*(Text(f"pair {pair}") for pair in {each.pair for _, each in rows}), table)
 
 
 def _bytes(manifests: Sequence[Manifest]) -> int:

@@ -91,10 +91,10 @@ class Target:
         except DfsNotFound as error:
             raise DamagedLog(f"{where} is missing, and the backup needs it: {_REMEDY}", file=where, offset=0) from error
         if len(data) != part.length_bytes or hashlib.sha256(data).hexdigest() != part.sha256:
-            raise DamagedLog(
-                f"{where} is damaged: its {len(data)} bytes are not the {part.length_bytes} that were written; {_REMEDY}",
-                file=where, offset=0,
-            )
+            seen = f"it has {len(data):,} bytes, and {part.length_bytes:,} were written"
+            if len(data) == part.length_bytes:
+                seen = "it was changed, for its SHA-256 is not the manifest's"
+            raise DamagedLog(f"{where} is damaged: {seen}; {_REMEDY}", file=where, offset=0)
         return open_file(self.keys, manifest.key_id, part.name, data, where)
 
 
@@ -137,7 +137,8 @@ async def opened(
     a directory that is not there. Raises NotFound, InvalidInput, ConfigError."""
     async with AsyncExitStack() as stack:
         if place.startswith("hdfs://"):
-            settings = replace(hadoop, kind="hdfs", path=None, url=place, section="backup", deadline_s=DEADLINE_S)
+            settings = replace(hadoop, kind="hdfs", path=None, url=place, section="dfs.own", url_from="the place of the backup",
+                               deadline_s=DEADLINE_S)
             yield Target(place.rstrip("/"), open_hdfs(settings, stack), keys)
             return
         if "://" in place:
@@ -152,8 +153,11 @@ def _folder(place: str, *, makes: bool) -> Path:
         if makes:
             make_folders(folder)
         is_there = folder.is_dir()
+    except FileExistsError:
+        is_there = False
     except OSError as error:
-        raise NotFound(f"{folder} cannot be made: {reason(error)}") from error
+        raise NotFound(f"{folder} cannot be made: {reason(error)}; name a directory below one where you may write") from error
     if not is_there:
-        raise NotFound(f"{folder} is no directory: name the one that `twinlog backup --to` was given")
+        wanted = "one, or a name that is free" if makes else "the one that `twinlog backup --to` was given"
+        raise NotFound(f"{folder} is no directory: name {wanted}")
     return folder

@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 
 from twinlog.addresses import resolve_address
 from twinlog.cli import completion
-from twinlog.terminal import EXIT_CODES, ConfigOption, JsonOption, print_json, verb
+from twinlog.cli.status import duration, figure
+from twinlog.terminal import EXIT_CODES, ConfigOption, JsonOption, out, print_json, verb
 
 app = typer.Typer(rich_markup_mode="rich")
 
@@ -42,3 +44,12 @@ def load(
     ))
     if as_json:
         print_json(summary)
+        return
+    modes = ", ".join(f"{mode} {count:,}" for mode, count in summary["modes"].items())
+    out().print(
+        f"[green]Loaded[/] {figure(summary['rows'], 'rows')} into {escape(summary['table'])} in {duration(summary['seconds'])}:"
+        f" {figure(summary['acknowledged'], 'requests')} acknowledged" + (f" ({modes})." if modes else ".")
+    )
+    if summary["acknowledged_before"]:
+        before = figure(summary["acknowledged_before"], "requests")
+        out().print(f"{before} had been acknowledged before, as {escape(str(state))} says.")

@@ -27,17 +27,17 @@ class Acknowledged(msgspec.Struct, frozen=True, gc=False):
 class Pending:
     """One request on its way: all of its records go into one frame."""
 
-    __slots__ = ("answer", "deadline_s", "flags", "records", "settled", "size_bytes", "traceparent")
+    __slots__ = ("answer", "deadline_s", "flags", "records", "settled", "size_bytes", "trace_context")
 
     def __init__(
         self, records: list[Record], size_bytes: int, deadline_s: float, settled: Callable[[], None] | None = None,
-        flags: int = 0, traceparent: str = "",
+        flags: int = 0, trace_context: str = "",
     ) -> None:
         self.records = records
         self.size_bytes = size_bytes
         self.deadline_s = deadline_s  # on the clock's monotonic scale
         self.settled = settled
-        self.traceparent = traceparent  # of the span of a request that is traced
+        self.trace_context = trace_context  # of the span of a request that is traced
         self.flags = flags  # of its frame, which ends with it if there are any
         self.answer: asyncio.Future[Acknowledged] = asyncio.get_running_loop().create_future()
 

@@ -21,7 +21,7 @@ WAL, REMOTE, APPLY, SHIP = "wal append and sync", "remote log append and sync", 
 
 
 class _TracedFrame:
-    """One frame with sampled writes, by their traceparents: the spans of what is under way for it."""
+    """One frame with sampled writes, by their contexts: the spans of what is under way for it."""
 
     __slots__ = ("begun_s", "is_applied", "last_seq", "open", "writes")
 
@@ -42,7 +42,7 @@ class WriteTraces:
 
     def framed(self, frame: Frame, members: Sequence[Pending], logs: Sequence[str]) -> None:
         """These requests are in `frame`, which goes to `logs` now."""
-        writes = [pending.traceparent for pending in members if pending.traceparent]
+        writes = [pending.trace_context for pending in members if pending.trace_context]
         if not writes:
             return
         if len(self._under_way) >= FRAMES_MAX:

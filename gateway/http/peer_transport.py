@@ -2,9 +2,9 @@
 
 What always holds: a call ends by its time-out, and then its connection does; the peer's problem answer becomes the same error
 class here; anything else is a PeerError, whose outcome is unknown; an answer is bounded, and counts only if it is whole: its
-length is said, or it comes in chunks; a call that a traced step makes names its span in a `traceparent`; bytes that belong to
-no call end their connection; a body is let go with its call. A client library took twenty to thirty times the CPU of this, on
-the event loop of the writes (docs/performance.md).
+length is said, or it comes in chunks; a call that a traced step makes names its span in a `traceparent` and a `tracestate`;
+bytes that belong to no call end their connection; a body is let go with its call. A client library took twenty to thirty times
+the CPU of this, on the event loop of the writes (docs/performance.md).
 Source: remote_log/replication/messages.py.
 """
 
@@ -19,7 +19,7 @@ import httptools
 import msgspec
 
 from remote_log.replication.messages import decode_reply, reply_bytes_max
-from storage.tracing import current
+from storage.tracing import Span, current
 from twinlog.errors import PeerError, words
 from twinlog.problem_documents import error_from_problem
 from twinlog.wire.tls import tls_words
@@ -30,6 +30,11 @@ _KEPT_MAX = 2  # connections that wait for the next call
 _KEPT_S = 5.0  # for less time than a server, or what stands before it, keeps them: none is closed while a call is on its way
 _CALLS_MAX = 100  # at the same time, a connection each
 _T = TypeVar("_T")
+
+
+def _trace_headers(span: Span) -> bytes:
+    state = f"\r\ntracestate: {span.tracestate}" if span.tracestate else ""
+    return f"\r\ntraceparent: {span.traceparent}{state}".encode("ascii")
 
 
 class PeerTls(Protocol):
@@ -63,7 +68,7 @@ class HttpTransport:
     async def call(self, method: str, message: dict[str, Any], kind: type[_T], timeout_s: float) -> _T:
         body = msgspec.msgpack.encode(message)
         span = current()
-        trace = b"" if span is None else b"\r\ntraceparent: %s" % span.traceparent.encode()
+        trace = b"" if span is None else _trace_headers(span)
         head = b"%s%s%s%d%s\r\n\r\n" % (self._path, method.encode(), self._headers, len(body), trace)
         try:
             async with asyncio.timeout(timeout_s), self._calls:

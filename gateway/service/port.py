@@ -70,7 +70,7 @@ class WriteRequest(msgspec.Struct, frozen=True, gc=False):
     """One client request: all mutations or none. `idempotency_key` with the `digest` of its body.
 
     `table`: the schema that the rows were encoded with. `records`: bulk upserts that are encoded as records already (Arrow);
-    then `mutations` is empty. `traceparent`: of the span of a request that is traced.
+    then `mutations` is empty. `trace_context`: of the span of a request that is traced.
     """
 
     table: TableSchema
@@ -79,7 +79,7 @@ class WriteRequest(msgspec.Struct, frozen=True, gc=False):
     idempotency_key: str | None = None
     digest: bytes = b""
     records: list[Record] | None = None
-    traceparent: str = ""
+    trace_context: str = ""
 
 
 class WriteResult(msgspec.Struct, frozen=True, gc=False):

@@ -114,7 +114,7 @@ class RowsService:
         except BaseException:
             holds.release_all()
             raise
-        pending = Pending(records, size, until_s, holds.release_all, traceparent=request.traceparent)
+        pending = Pending(records, size, until_s, holds.release_all, trace_context=request.trace_context)
         active.commit.submit(pending)
         ack = await pending.answer
         return WriteResult(ack.version, encode_receipt(0, ack.epoch, ack.seq, ack.mode), ack.mode, len(records))

@@ -16,7 +16,9 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from typing import Any
 
+import requests
 from opentelemetry.context import Context
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.resources import Resource
@@ -31,6 +33,7 @@ from opentelemetry.trace import (
     SpanKind,
     StatusCode,
     TraceFlags,
+    TraceState,
     set_span_in_context,
 )
 from opentelemetry.trace import Span as SdkSpan
@@ -56,8 +59,9 @@ class OtlpTracer:
         logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)  # what goes wrong is counted and said here
         self._ratio = settings.ratio
         self._ids = _Ids()
-        exporter = OTLPSpanExporter(endpoint=settings.endpoint, timeout=EXPORT_TIMEOUT_S)
-        self._counted = _CountingExporter(exporter, settings.endpoint)
+        calls = _Calls()
+        exporter = OTLPSpanExporter(endpoint=settings.endpoint, timeout=EXPORT_TIMEOUT_S, session=calls)
+        self._counted = _CountingExporter(exporter, settings.endpoint, calls)
         self._processor = BatchSpanProcessor(
             self._counted, QUEUE_SPANS_MAX, EXPORT_INTERVAL_S * 1000, BATCH_SPANS_MAX, EXPORT_TIMEOUT_S * 1000
         )
@@ -73,17 +77,23 @@ class OtlpTracer:
         self._tracer = provider.get_tracer("twinlog", release)
 
     # ---- the port (storage/tracing.py)
-    def received(self, name: str, traceparent: str, **attributes: Attribute) -> Span | None:
-        return self._below(name, traceparent, SpanKind.SERVER, attributes)
+    def received(self, name: str, traceparent: str, tracestate: str = "", **attributes: Attribute) -> Span | None:
+        return self._below(name, traceparent, tracestate, SpanKind.SERVER, attributes)
 
-    def continued(self, name: str, traceparent: str, **attributes: Attribute) -> Span | None:
-        return self._below(name, traceparent, SpanKind.INTERNAL, attributes)
+    def continued(self, name: str, context: str, **attributes: Attribute) -> Span | None:
+        traceparent, _, tracestate = context.partition(" ")
+        return self._below(name, traceparent, tracestate, SpanKind.INTERNAL, attributes)
 
-    def _below(self, name: str, traceparent: str, kind: SpanKind, attributes: dict[str, Attribute]) -> Span | None:
+    def _below(
+        self, name: str, traceparent: str, tracestate: str, kind: SpanKind, attributes: dict[str, Attribute]
+    ) -> Span | None:
         parent = parsed(traceparent)
         if parent is None or not parent.is_sampled:
             return None
-        context = SpanContext(parent.trace, parent.span, is_remote=kind is SpanKind.SERVER, trace_flags=_SAMPLED)
+        context = SpanContext(
+            parent.trace, parent.span, is_remote=kind is SpanKind.SERVER, trace_flags=_SAMPLED,
+            trace_state=TraceState.from_header([tracestate]) if tracestate else None,  # empty where it is malformed
+        )
         return self.begin(name, set_span_in_context(NonRecordingSpan(context), Context()), kind, attributes)
 
     def sampled(self, name: str, **attributes: Attribute) -> Span | None:
@@ -157,6 +167,10 @@ class OtlpSpan:
         context = self._sdk.get_span_context()
         return f"00-{context.trace_id:032x}-{context.span_id:016x}-01"
 
+    @property
+    def tracestate(self) -> str:
+        return self._sdk.get_span_context().trace_state.to_header()
+
     def child(self, name: str, **attributes: Attribute) -> Span:
         return self._tracer.begin(name, set_span_in_context(self._sdk, Context()), SpanKind.INTERNAL, attributes)
 
@@ -178,12 +192,27 @@ class _Ids(RandomIdGenerator):
         return trace or super().generate_trace_id()
 
 
+class _Calls(requests.Session):
+    """The exporter's calls. `outcome`: how the newest one ended, which the exporter itself only logs."""
+
+    outcome = "no answer"
+
+    def send(self, request: requests.PreparedRequest, **settings: Any) -> requests.Response:
+        try:
+            answer = super().send(request, **settings)
+        except Exception as error:
+            self.outcome = f"no answer: {type(error).__name__}"
+            raise
+        self.outcome = f"{answer.status_code} {answer.reason}"
+        return answer
+
+
 class _CountingExporter(SpanExporter):
     """Counts what another exporter takes and does not take. Spans are admitted on the event loop and exported in a thread: each
     of the counts has one writer."""
 
-    def __init__(self, exporter: SpanExporter, endpoint: str) -> None:
-        self._exporter, self._endpoint = exporter, endpoint
+    def __init__(self, exporter: SpanExporter, endpoint: str, calls: _Calls) -> None:
+        self._exporter, self._endpoint, self._calls = exporter, endpoint, calls
         self._warnings = BoundedWarnings("twinlog.traces", time.monotonic)
         self._admitted = self._refused = self._lost = self.exported = self._given_up = 0
         self.failed = 0  # spans that OpenTelemetry did not make or take
@@ -214,7 +243,9 @@ class _CountingExporter(SpanExporter):
             self.exported += len(spans)
             return SpanExportResult.SUCCESS
         self._lost += len(spans)
-        self._warnings.warn("spans were dropped: the receiver took none", spans=len(spans), endpoint=self._endpoint)
+        self._warnings.warn(
+            "spans were dropped: the receiver took none", spans=len(spans), endpoint=self._endpoint, answer=self._calls.outcome
+        )
         return SpanExportResult.FAILURE
 
     def shutdown(self) -> None:

@@ -32,7 +32,6 @@ from gateway.ui.drawing import Shared
 from gateway.ui.rendering import PAGE_HEADERS, SECURITY, render
 from gateway.ui.sessions import IDLE_S, Sessions
 from gateway.ui.watch import PairWatch
-from gateway.ui.words import duration
 from storage.clock import Clock
 from twinlog.errors import Forbidden, TwinlogError, Unauthenticated
 
@@ -125,7 +124,7 @@ class Pages:
         issuer = "" if self.log_in_by is None else shown_name(self.log_in_by.issuer)
         there = f"{BY_ISSUER}?{urlencode({'next': own_path(next_path)})}"
         values = {
-            "next": own_path(next_path), "refusal": _sentence(refusal), "idle": duration(IDLE_S), "issuer": issuer,
+            "next": own_path(next_path), "refusal": _sentence(refusal), "idle": f"{IDLE_S // 60:.0f} minutes", "issuer": issuer,
             "there": there,
         }
         return self.page(request, "login.html", "Log in", values, status=status, session=session, cookies=cookies)

@@ -38,7 +38,11 @@ AHEAD_BYTES = 64 << 10
 _ZEROS = bytes(AHEAD_BYTES)
 _REMOVE_ATTEMPTS = 5
 _THREADS = 4
-_FULL = (errno.ENOSPC, errno.EDQUOT)
+_NOT_OURS = "; let the user of this process write there"
+_REMEDIES = {
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "; free some space there"), errno.EROFS: "; mount it for writing",
+    errno.EACCES: _NOT_OURS, errno.EPERM: _NOT_OURS,
+}
 
 
 class DirectoryDfs:
@@ -275,5 +279,5 @@ class DirectoryDfsWriter(QueuedWriter):
 
 def _mapped(error: OSError, doing: str, what: str) -> DfsError:
     kind = {errno.EEXIST: DfsExists, errno.ENOENT: DfsNotFound}.get(error.errno or 0, DfsError)
-    remedy = "; free some space there" if error.errno in _FULL else ""
+    remedy = _REMEDIES.get(error.errno or 0, "")
     return kind(f"cannot {doing} {what}: {reason(error)}{remedy}", path=what, errno=error.errno)

@@ -168,7 +168,8 @@ class ReplicateRequest(msgspec.Struct):
     that stands anywhere else applies nothing, and says where it stands.
 
     `flush`: make everything durable before answering. `traces`: (last sequence of a frame, traceparent) of the sampled writes
-    among these; they say nothing that a follower acts on.
+    among these, and `trace_states` their tracestates in the same order, where there is one; they say nothing that a follower
+    acts on.
     """
 
     epoch: Epoch
@@ -177,6 +178,7 @@ class ReplicateRequest(msgspec.Struct):
     flush: bool = False
     vouched: Vouched | None = None
     traces: Annotated[list[tuple[Seq, Name]], Meta(max_length=TRACES_MAX)] = []
+    trace_states: Annotated[list[Annotated[str, Meta(max_length=512)]], Meta(max_length=TRACES_MAX)] = []
 
 
 class BaseRequest(msgspec.Struct):

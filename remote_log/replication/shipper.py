@@ -234,6 +234,8 @@ class Shipper:
         """Ships frames up to `upto`, with the spans of the sampled writes among them."""
         spans = traces.shipped(request.after.seq, upto, TRACES_MAX)
         request.traces = [(seq, span.traceparent) for seq, span in spans]
+        states = [span.tracestate for _, span in spans]
+        request.trace_states = states if any(states) else []
         error = "cancelled"
         try:
             position = await self._call(REPLICATE, request)

@@ -18,6 +18,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from itertools import chain, repeat
 from typing import Literal
 
 import msgspec
@@ -207,7 +208,7 @@ class Sink:
                 return self._position("following")  # nothing of it was looked at: the caller decides anew
             frames = self.verifier.frames(request, self._engine.applied, self._clock.wall_ms())
             if frames:
-                with self._traced(request.traces):
+                with self._traced(request):
                     await self._applier.apply(frames)
                 self._on_applied()
                 self._last = LogPoint(frames[-1].last_seq, frames[-1].epoch, frames[-1].crc)
@@ -220,9 +221,12 @@ class Sink:
             return self._position("following")
 
     @contextmanager
-    def _traced(self, traces: list[tuple[int, str]]) -> Iterator[None]:
+    def _traced(self, request: ReplicateRequest) -> Iterator[None]:
         """Has the spans of the sampled writes that are applied here, each below the one that the active names for it."""
-        begun = [self._tracer.received(APPLY, parent, epoch=self.followed_epoch, seq=seq) for seq, parent in traces]
+        named = zip(request.traces, chain(request.trace_states, repeat("")), strict=False)
+        begun = [
+            self._tracer.received(APPLY, parent, state, epoch=self.followed_epoch, seq=seq) for (seq, parent), state in named
+        ]
         error = "not_applied"
         try:
             yield

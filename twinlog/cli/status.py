@@ -259,7 +259,9 @@ def _pair_figures(best: Mapping[str, Any], known: Mapping[str, Mapping[str, Any]
 
 def _releases(known: Mapping[str, Mapping[str, Any]]) -> str:
     """Returns the release of each site, and the formats that wait for the other one to read a newer version."""
-    shown = [f"{site} {escape(str(document.get('release') or UNKNOWN))}" for site, document in known.items()]
+    shown = [
+        f"{site} {escape(str(document['release'])) if document.get('release') else UNKNOWN}" for site, document in known.items()
+    ]
     older = {
         f"{what} {one['writes']} of {one['reads'][1]}" for document in known.values()
         for what, one in (document.get("formats") or {}).items() if one["writes"] < one["reads"][1]

@@ -76,7 +76,10 @@ class LogInSeals:
                 f"was started since: {_AGAIN}",
             )
         if not compare_digest(pending.state.encode(), state.encode("utf-8", "replace")):
-            raise refused("the state is not that of this browser's log-in", f"this answer is of another log-in: {_AGAIN}")
+            raise refused("the state is not that of this browser's log-in", (
+                "this answer is of another log-in than the newest one of this browser: continue in the tab of that one, or"
+                " begin again with the button below"
+            ))
         self._take(pending.state)
         return pending
 

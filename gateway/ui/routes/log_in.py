@@ -1,7 +1,8 @@
 """The routes of the log-in: by a token, and by the OIDC issuer, to which the browser is sent and from which it comes back.
 
-What always holds: every way that does not let somebody in is a page that says what to do and has both log-ins on it; whatever
-the issuer sends back, its cookie is gone afterwards; a browser that comes back is shown a page of this site that leads on, for
+What always holds: every way that does not let somebody in is a page that says what to do and has both log-ins on it; an
+answer that ends a log-in takes its cookie away, and one that ends none, such as that of an older tab, leaves the log-in under
+way as it is; a browser that comes back is shown a page of this site that leads on, for
 the cookie of a session (SameSite=Strict) goes with no request that another site caused; no code and no token stands in an
 address of this site behind that page, in the log or in the trail.
 """
@@ -74,16 +75,16 @@ def _by_issuer(routes: APIRouter) -> None:
     @routes.get(CALLBACK.removeprefix(PREFIX))
     async def come_back(request: Request) -> Response:
         pages = pages_of(request)
-        log_in, there, session = _log_in_of(pages), "/ui", ""
+        log_in, there, session, taken = _log_in_of(pages), "/ui", "", False
         try:
             with log_in.attempt(_address(request)):
                 answer = _answer(request.scope["query_string"])
                 pending = log_in.take(answer, cookie_of(request.scope["headers"], _cookie_name(pages, request)))
-                there, session = own_path(pending.next_path), pending.session
+                there, session, taken = own_path(pending.next_path), pending.session, True
                 known = await log_in.finish(answer, pending)
             return await _begun(pages, request, log_in, known, session, there)
         except TwinlogError as error:
-            return await _refused(pages, request, error, there, session=session)
+            return await _refused(pages, request, error, there, session=session, taken=taken)
 
 
 async def _begun(
@@ -98,13 +99,13 @@ async def _begun(
         budget = await gate.admit(scope, IDENTITY, CALLBACK, "")
     except TwinlogError as error:  # which the gate has noted
         log_in.end(known)
-        return _refusal(pages, request, error, there, session)
+        return _refusal(pages, request, error, there, session, taken=True)
     if budget is not None:
         budget.leave()
     caller: Caller = scope[CALLER]
     if not caller.grants.texts():
         log_in.end(known)
-        return await _refused(pages, request, nothing_granted(caller, log_in.issuer), there, caller, session)
+        return await _refused(pages, request, nothing_granted(caller, log_in.issuer), there, caller, session, taken=True)
     pages.note(request, LOGGED_IN, who_of(scope), {"issuer": log_in.issuer})
     pages.end_session(session)
     values = {"next": there, "subject": caller.name, "issuer": log_in.name}
@@ -115,18 +116,20 @@ async def _begun(
 
 
 async def _refused(
-    pages: Pages, request: Request, error: TwinlogError, there: str, caller: Caller | None = None, session: str = ""
+    pages: Pages, request: Request, error: TwinlogError, there: str, caller: Caller | None = None, session: str = "", *,
+    taken: bool = False,
 ) -> Response:
-    """The log-in page with what went wrong; the log and the trail have why."""
+    """The log-in page with what went wrong; the log and the trail have why. `taken`: a log-in was ended by this."""
     if pages.gate is not None:
         pages.gate.note(error, caller, request.scope)
         await pages.gate.before_refusal()
-    return _refusal(pages, request, error, there, session)
+    return _refusal(pages, request, error, there, session, taken=taken)
 
 
-def _refusal(pages: Pages, request: Request, error: TwinlogError, there: str, session: str) -> Response:
+def _refusal(pages: Pages, request: Request, error: TwinlogError, there: str, session: str, *, taken: bool) -> Response:
     status = context_of(request).problem(error, is_write=False).status
-    return pages.log_in_page(request, there, error.message, status, session=session, cookies=(_cookie(pages, request, ""),))
+    cookies = (_cookie(pages, request, ""),) if taken else ()
+    return pages.log_in_page(request, there, error.message, status, session=session, cookies=cookies)
 
 
 def _log_in_of(pages: Pages) -> LogIn:

@@ -25,7 +25,8 @@ CHUNK_KEY = "dfs.bytes-per-checksum"
 
 @dataclass(frozen=True, slots=True)
 class HdfsSettings:
-    """`section` names these settings in messages, e.g. dfs.peer; `site` whose HDFS it is, if that is known."""
+    """`section` names these settings in messages, e.g. dfs.peer; `site` whose HDFS it is, if that is known; `url_from` what
+    gave the address, where that is no setting."""
 
     url: Annotated[str, RESTART] = ""  # hdfs://NAMENODE:PORT/ROOT or hdfs://NAMESERVICE/ROOT; the root must exist
     section: Annotated[str, NotInFile()] = "dfs"
@@ -37,6 +38,7 @@ class HdfsSettings:
     sync: Annotated[str, OneOf(("hsync", "hflush")), RESTART] = "hsync"  # hsync: on the DataNodes' disks; hflush: in memory
     deadline_s: Annotated[float, Within(0.1, 600), RESTART] = 5.0  # of every call
     site: Annotated[str, NotInFile()] = ""
+    url_from: Annotated[str, NotInFile()] = ""
     # NameNodes ignore a second call for 30 heartbeats; old ones begin anew with each
     recover_again_s: Annotated[float, NotInFile()] = 31.0
 
@@ -45,9 +47,14 @@ class HdfsSettings:
         return urlsplit(self.url).path.rstrip("/")
 
     @property
+    def url_name(self) -> str:
+        """Returns what to correct where the address is wrong."""
+        return self.url_from or f"{self.section}.url"
+
+    @property
     def where(self) -> str:
         """Names this DFS in messages: the address, whose it is, and where it was given."""
-        return f"{self.url} ({f'the DFS of site {self.site}, ' if self.site else ''}{self.section}.url)"
+        return f"{self.url} ({f'the DFS of site {self.site}, ' if self.site else ''}{self.url_name})"
 
 
 def log_defaults(deadline_s: float) -> dict[str, str]:

@@ -283,7 +283,7 @@ class HdfsDfs:
         if seen is None or not seen.isDirectory():
             raise DfsError(
                 f"the DFS folder {settings.where} is not there: create it with `hdfs dfs -mkdir -p`, owned by the gateway's"
-                f" user, or correct {settings.section}.url", url=settings.url, setting=settings.section,
+                f" user, or correct {settings.url_name}", url=settings.url, setting=settings.section,
             )
         identity = int(seen.getFileId())
         mark = self._java.Path(f"{settings.root}/{MARK}")
@@ -302,7 +302,7 @@ class HdfsDfs:
     def _check_owner(self, fs: Any, mark: Any) -> None:
         if self._owner is not None:
             marks = [str(status.getPath().getName()) for status in fs.listStatus(mark)] if fs.exists(mark) else []
-            self._owner.check(marks, self._settings.where, f"{self._settings.section}.url")
+            self._owner.check(marks, self._settings.where, self._settings.url_name)
 
     def _mark_root(self, fs: Any, mark: Any) -> bool:
         """False in safe mode, or above a quota: whoever needs to write there says so, and the next call tries again."""
@@ -341,7 +341,7 @@ class HdfsDfs:
         except TimeoutError as error:
             raise DfsError(
                 f"cannot {doing} {path} below {self._settings.where}: no answer within {deadline_s} s, so it is"
-                f" unknown whether it happened; check that HDFS, the network, or {self._settings.section}.url",
+                f" unknown whether it happened; check that HDFS, the network, or {self._settings.url_name}",
                 path=path, setting=self._settings.section,
             ) from error
         finally:

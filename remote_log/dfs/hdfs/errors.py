@@ -22,31 +22,31 @@ _KINDS: dict[str, type[DfsError]] = {
     "NoSuchFileException": DfsNotFound,
     **dict.fromkeys(_LEASE_LOST, LeaseLost),
 }
-_UNREACHABLE = "the NameNode cannot be reached: check {section}.url, whether it runs, and the network between"
-_VERSIONS = "client and NameNode speak different versions of Hadoop's RPC: this client is Hadoop 3.5; check {section}.url"
+_UNREACHABLE = "the NameNode cannot be reached: check {url_name}, whether it runs, and the network between"
+_VERSIONS = "client and NameNode speak different versions of Hadoop's RPC: this client is Hadoop 3.5; check {url_name}"
 _REMEDIES: dict[str, str] = {
     "SafeModeException": "the NameNode is in safe mode: wait until its DataNodes have reported, or `hdfs dfsadmin"
                          " -safemode leave`",
     "NSQuotaExceededException": "the quota of names is used up: raise it with `hdfs dfsadmin -setQuota`",
     "DSQuotaExceededException": "the quota of space is used up: raise it with `hdfs dfsadmin -setSpaceQuota`",
     "QuotaExceededException": "a quota is used up: raise it with `hdfs dfsadmin`",
-    "ParentNotDirectoryException": "a part of that path is a file: check the path in {section}.url",
-    "PathIsNotDirectoryException": "a part of that path is a file: check the path in {section}.url",
-    "StandbyException": "that NameNode is a standby: name the service instead of one NameNode in {section}.url, and give its"
+    "ParentNotDirectoryException": "a part of that path is a file: check the path in {url_name}",
+    "PathIsNotDirectoryException": "a part of that path is a file: check the path in {url_name}",
+    "StandbyException": "that NameNode is a standby: name the service instead of one NameNode in {url_name}, and give its"
                         " hdfs-site.xml by {section}.conf_dir",
     "KerberosAuthException": "Kerberos does not let us in: check {section}.kerberos_principal and {section}.kerberos_keytab",
     "SaslException": "the NameNode wants another login: check {section}.kerberos_principal, {section}.kerberos_keytab, and"
                      " that {section}.conf_dir holds that cluster's core-site.xml",
     "AccessControlException": "it is not permitted: let {user} own {url}, or check {section}.user or"
                               " {section}.kerberos_principal",
-    "UnknownHostException": "there is no such host: check {section}.url; a name service needs its hdfs-site.xml, by"
+    "UnknownHostException": "there is no such host: check {url_name}; a name service needs its hdfs-site.xml, by"
                             " {section}.conf_dir",
     "ConnectException": _UNREACHABLE,
     "ConnectTimeoutException": _UNREACHABLE,
     "NoRouteToHostException": _UNREACHABLE,
     "SocketTimeoutException": _UNREACHABLE,
     "RpcException": "what listens there speaks no protocol of a NameNode that this client knows: check the port in"
-                    " {section}.url (the NameNode's RPC port, not its web port) and the version of that Hadoop",
+                    " {url_name} (the NameNode's RPC port, not its web port) and the version of that Hadoop",
     "VersionMismatch": _VERSIONS,
     "RpcNoSuchProtocolException": _VERSIONS,
     "RpcNoSuchMethodException": _VERSIONS,
@@ -77,7 +77,7 @@ def mapped(error: Any, doing: str, path: str, settings: HdfsSettings) -> DfsErro
             break
     where = f"{path} below {settings.where}"
     user = settings.kerberos_principal or settings.user or "this process's user"
-    hint = remedy.format(section=settings.section, url=settings.url, user=user)
+    hint = remedy.format(section=settings.section, url_name=settings.url_name, url=settings.url, user=user)
     return kind(f"cannot {doing} {where}: {words}" + (f"; {hint}" if hint else ""), path=path, url=settings.url,
                 setting=settings.section)
 

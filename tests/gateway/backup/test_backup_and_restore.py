@@ -244,6 +244,21 @@ async def test_a_damaged_manifest_can_be_deleted_and_the_one_before_is_whole(pai
     assert before.exists()
 
 
+async def test_what_is_wrong_with_a_file_is_said(pair: Pair, tmp_path: Path) -> None:
+    folder = tmp_path / "backup"
+    await put(pair, "a", 1, "v")
+    await back_up(pair, folder)
+    (rows,) = folder.glob("base-*/rows-*")
+    data = rows.read_bytes()
+    for spoilt, said in (
+        (data[:-1] + bytes([data[-1] ^ 1]), "it was changed, for its SHA-256 is not the manifest's"),
+        (data[:-1], f"it has {len(data) - 1:,} bytes, and {len(data):,} were written"),
+    ):
+        rows.write_bytes(spoilt)
+        with pytest.raises(DamagedLog, match=f"{rows.name} is damaged: {said}"):
+            await restore(folder, tmp_path / "new")
+
+
 async def test_the_new_pair_may_keep_its_rows_in_another_engine(pair: Pair, tmp_path: Path) -> None:
     await put(pair, "a", 1, "base")
     await back_up(pair, tmp_path / "backup")

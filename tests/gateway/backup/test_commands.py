@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
+from gateway.backup.commands import parse_moment
+from gateway.backup.taking import BackupTaker
+from storage.backup.manifest import WantedMoment
+from storage.log.encryption import Keyring, LogKey
 from tests.gateway.backup.rig import target_at
 from tests.gateway.cli.cli_rig import invoke
 from tests.gateway.two_sites import TwoSites
@@ -42,7 +49,7 @@ def test_a_prune_shows_first_and_removes_when_it_is_told(place: str) -> None:
     before = bases(place)
     shown = invoke("backup", "prune", place, "--keep", "1", "--dry-run")
     assert shown.exit_code == 0
-    assert [line.split()[0] for line in shown.output.splitlines()[1:5]] == ["goes", "goes", "goes", "stays"]
+    assert [line.split()[0] for line in shown.output.splitlines()[2:10:2]] == ["goes", "goes", "goes", "stays"]
     assert "3 bases would go, each with its log" in shown.output
     asked = invoke("backup", "prune", place, "--keep", "1")  # nobody answers
     assert asked.exit_code == 1
@@ -51,6 +58,52 @@ def test_a_prune_shows_first_and_removes_when_it_is_told(place: str) -> None:
     assert (done["is_done"], done["go"], done["stay"]) == (True, before[:3], before[3:])
     assert bases(place) == before[3:]
     assert "0 bases would go" in invoke("backup", "prune", place, "--keep", "1").output
+
+
+@pytest.mark.parametrize("command", [["ls"], ["prune", "--keep", "1", "--dry-run"]])
+def test_a_moment_is_whole_on_a_narrow_terminal(place: str, command: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """`restore --at` takes what is shown, the sequence too."""
+    monkeypatch.setenv("COLUMNS", "80")
+    shown = invoke("backup", command[0], place, *command[1:]).output
+    for base in bases(place):
+        assert (base["begin"]["at"] in shown, base["end"]["at"] in shown) == (True, True)
+    assert parse_moment("50,130") == WantedMoment(seq=50130)
+
+
+def test_the_key_of_each_base_is_listed(place: str) -> None:
+    async def make() -> None:
+        ring = Keyring("--key", (LogKey("2026-11", b"k" * 32),), lambda count: b"n" * count)
+        async with target_at(Path(place), ring) as target:
+            newest = (await target.held())[-1]
+            later = replace(newest.base, id="later", point=newest.end)
+            await target.publish(replace(newest, number=newest.number + 1, base=later, log=[], key_id="2026-11"))
+
+    assert "key" not in invoke("backup", "ls", place).output
+    asyncio.run(make())
+    lines = invoke("backup", "ls", place).output.splitlines()
+    assert lines[1].split()[-1] == "key"
+    assert lines[-2].split()[-1] == "2026-11"
+
+
+@pytest.mark.parametrize("signal_number", [signal.SIGINT, signal.SIGTERM])
+def test_a_backup_that_is_stopped_says_what_it_leaves(
+    tmp_path: Path, sites: TwoSites, monkeypatch: pytest.MonkeyPatch, signal_number: int
+) -> None:
+    async def take(self: BackupTaker, *, new_base: bool) -> None:
+        os.kill(os.getpid(), signal_number)
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(BackupTaker, "take", take)
+    ended = invoke("backup", "--to", str(tmp_path / "there"), "--config", ",".join(sites.urls.values()))
+    assert ended.exit_code == 130
+    assert "Stopped: what the place held before is whole; run the backup again." in ended.output
+
+
+def test_a_file_is_no_place(tmp_path: Path, sites: TwoSites) -> None:
+    (tmp_path / "file").touch()
+    refused = invoke("backup", "--to", str(tmp_path / "file"), "--config", ",".join(sites.urls.values()))
+    assert refused.exit_code == 1
+    assert "is no directory: name one, or a name that is free" in " ".join(refused.output.split())
 
 
 @pytest.mark.parametrize(("options", "said"), [

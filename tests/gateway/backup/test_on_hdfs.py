@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import json
+import shutil
+from base64 import b64encode
 from pathlib import Path
 
 import pytest
 
+from bench.pair import Pair, free_ports
 from chaos.servers.hdfs_cluster import HdfsCluster
 from gateway.backup.restoring import Restorer
 from gateway.backup.taking import BackupTaker
 from gateway.backup.target import opened
+from gateway.demo.files import write_files
 from remote_log.dfs.opening import DfsSettings
 from storage.backup.manifest import NEWEST
 from storage.engines.opening import open_engine
 from tests.gateway.backup.rig import PairSites, new_site, rows_of
+from tests.gateway.backup.test_real_processes import command, rows
 from tests.pair.pair_rig import open_pair, put, site
-from twinlog.errors import DamagedLog
+from twinlog.errors import DamagedLog, DfsError
 
 pytestmark = pytest.mark.long
 
@@ -39,3 +45,30 @@ async def test_a_backup_in_hdfs_is_restored(hdfs: HdfsCluster, hdfs_root: str, t
         await target.dfs.delete(f"/{missing}")
         with pytest.raises(DamagedLog, match=f"{missing} is missing"):
             await Restorer(target, new_site(tmp_path / "other"), lambda line: None).restore(NEWEST)
+    async with opened(f"{place}/none", DfsSettings()) as target:
+        with pytest.raises(DfsError, match=r"/none \(the place of the backup\) is not there.*correct the place of the backup"):
+            await target.held()
+
+
+@pytest.mark.pair
+def test_an_encrypted_backup_in_hdfs_outlives_its_pair(hdfs: HdfsCluster, hdfs_root: str, tmp_path: Path) -> None:
+    """The operator's commands, each a process: only the key opens what lies in the HDFS, and the new pair has every row."""
+    place, key, wrong = hdfs.uri + hdfs_root, ("--key", f"k1=file:{tmp_path}/k1"), ("--key", f"k1=file:{tmp_path}/k2")
+    for name, byte in (("k1", b"1"), ("k2", b"2")):
+        (tmp_path / name).write_bytes(b64encode(byte * 32))
+    with Pair(tmp_path / "old") as old:
+        config = ("--config", str(old.folder / "operator.toml"))
+        command("create-table", "t", "k:int64", "v:string", "--key", "k", *config)
+        command("put", "t", "1", "v=before the base", *config)
+        command("backup", "--to", place, *key, *config)
+        command("put", "t", "2", "v=behind it", *config)
+        taken = json.loads(command("backup", "--to", place, "--json", *key, *config))
+        assert (taken["is_new_base"], taken["key_id"]) == (False, "k1")
+        wanted = rows(old)
+    shutil.rmtree(tmp_path / "old")
+    assert json.loads(command("backup", "verify", place, "--json", *key))["faults"] == []
+    site = str(write_files(tmp_path / "new", dict(zip("ab", free_ports(2), strict=True)), engine="rocksdb")["a"])
+    assert "key-unavailable" in command("restore", "--from", place, "--config", site, *wrong, code=1)
+    command("restore", "--from", place, "--config", site, *key)
+    with Pair(tmp_path / "new") as new:
+        assert rows(new) == wanted

@@ -114,3 +114,8 @@ def test_a_table_in_a_pipe_is_not_wrapped(monkeypatch: pytest.MonkeyPatch, capsy
     monkeypatch.setenv("COLUMNS", "80")
     out().print(table)
     assert "x" * 70 not in capsys.readouterr().out, "who says how wide, has it so wide"
+
+
+def test_a_site_of_an_old_release_says_none_and_no_markup_is_shown() -> None:
+    said = screen(None, {"a": {**STANDBY, "site": "a"}, "b": {**STANDBY, "release": "0.2.0"}})
+    assert "a unknown, b 0.2.0" in said

@@ -9,6 +9,7 @@ from gateway.epoch.write_traces import APPLY, FRAMES_MAX, REMOTE, SHIP, WAL, Wri
 from gateway.service.histogram import Histogram
 from storage.clock import SystemClock
 from storage.log.frame import Frame
+from storage.tracing import context_of
 from tests.recorded_traces import RecordedTraces
 
 
@@ -26,7 +27,7 @@ class Rig:
     def write(self, seq: int, *logs: str, sampled: bool = True) -> None:
         span = self.recorded.sampled("PUT")
         assert span is not None
-        pending = Pending([], 10, 0.0, traceparent=span.traceparent if sampled else "")
+        pending = Pending([], 10, 0.0, trace_context=context_of(span) if sampled else "")
         self.traces.framed(frame(seq), [pending], logs)
 
     def open(self) -> list[str]:

@@ -15,6 +15,7 @@ import pytest
 
 from gateway.load.loading import LoadHead, LoadPlan, LoadState, run_load
 from gateway.load.sources import FLIGHTS_KEY, open_source
+from tests.gateway.cli.cli_rig import invoke
 from tests.gateway.two_sites import TwoSites
 from twinlog import Client
 from twinlog.errors import Conflict, InvalidInput, NotFound, TwinlogError
@@ -44,6 +45,17 @@ def plan(sites: TwoSites, csv: Path, **options: Any) -> LoadPlan:
 def stored(sites: TwoSites) -> list[dict[str, Any]]:
     with Client(sites.address) as client:
         return list(client.scan("things"))
+
+
+def test_the_command_says_what_it_loaded(sites: TwoSites, csv: Path, tmp_path: Path) -> None:
+    """A load whose output goes into a file has no bar, and is not silent."""
+    words = ("load", str(csv), "--config", sites.address, "--table", "things", "--key", "id", "--batch-rows", "100")
+    done = invoke(*words, "--state", str(tmp_path / "state"))
+    assert f"Loaded {ROWS} rows into things in " in done.output
+    assert "10 requests acknowledged (sync 10)." in done.output
+    again = " ".join(invoke(*words, "--state", str(tmp_path / "state")).output.split())
+    assert "Loaded 0 rows into things" in again
+    assert "10 requests had been acknowledged before" in again
 
 
 def test_a_file_becomes_a_table(sites: TwoSites, csv: Path, tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ class Received:
     error: str
     begun_ns: int
     ended_ns: int
+    state: str
 
 
 class Receiver:
@@ -68,7 +69,7 @@ def _plain(attributes: Any) -> dict[str, Any]:
 def _received(span: Any, site: str) -> Received:
     return Received(
         span.trace_id.hex(), span.span_id.hex(), span.parent_span_id.hex(), span.name, site, _plain(span.attributes),
-        span.status.message, span.start_time_unix_nano, span.end_time_unix_nano,
+        span.status.message, span.start_time_unix_nano, span.end_time_unix_nano, span.trace_state,
     )
 
 

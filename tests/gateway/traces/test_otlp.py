@@ -10,11 +10,15 @@ import threading
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from structlog.testing import capture_logs
 
 from gateway.traces import otlp
 from gateway.traces.otlp import OtlpTracer
-from gateway.traces.requests import RequestTraces
+from gateway.traces.requests import RequestTraces, bounded_state
 from gateway.traces.settings import TraceSettings
+from storage.tracing import context_of
 from tests.gateway.traces.receiver import Receiver, receiver
 
 CALLER = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -78,19 +82,23 @@ async def test_what_is_left_is_sent_at_the_end(found: Receiver) -> None:
 
 
 async def test_a_receiver_that_refuses_costs_spans_and_nothing_else(found: Receiver) -> None:
-    found.status = 400
+    found.status = 404
     tracer = tracer_to(found.url)
     make(tracer, 10)
-    await tracer.close()
+    with capture_logs() as lines:
+        await tracer.close()
     assert counted(tracer) == (0.0, 10.0)
+    assert (lines[0]["answer"], lines[0]["endpoint"]) == ("404 Not Found", found.url)
 
 
 async def test_a_receiver_that_is_not_there(found: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(otlp, "EXPORT_TIMEOUT_S", 0.2)
     tracer = tracer_to("http://127.0.0.1:9/v1/traces")
     make(tracer, 3)
-    await tracer.close()
+    with capture_logs() as lines:
+        await tracer.close()
     assert counted(tracer) == (0.0, 3.0)
+    assert lines[0]["answer"] == "no answer: ConnectionError"
 
 
 async def test_a_receiver_that_hangs_bounds_the_queue_and_the_end(found: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,6 +156,43 @@ async def test_which_requests_have_a_span(found: Receiver) -> None:
     finally:
         await tracer.close()
         await other.close()
+
+
+@pytest.mark.parametrize(("headers", "state"), [
+    (["rojo=1,congo=2"], "rojo=1,congo=2"),
+    (["rojo=1 , ", "fw529a3039@dt=FfAAABBB"], "rojo=1,fw529a3039@dt=FfAAABBB"),  # two lines are one
+    (["no member"], ""), (["rojo=1,rojo=2"], ""), (["Rojo=1"], ""), (["rojo=\xe9"], ""), (["rojo=1\x7f"], ""),
+    ([",,"], ""), ([], ""),
+    ([",".join(f"k{n}=v" for n in range(32))], ",".join(f"k{n}=v" for n in range(32))),
+    ([",".join(f"k{n}=v" for n in range(33))], ""),
+])
+async def test_a_tracestate_is_passed_on_or_is_as_none(found: Receiver, headers: list[str], state: str) -> None:
+    """Whatever it is, the trace stays. It goes the way of the write, too: through a text, to spans of this process."""
+    tracer = tracer_to(found.url, ratio=0.0)
+    try:
+        given = [(b"traceparent", CALLER.encode()), *((b"tracestate", each.encode("latin-1")) for each in headers)]
+        span = RequestTraces(tracer).begun("PUT", "/v1/tables/{table}/rows/{key}", given)
+        assert span is not None
+        below = tracer.continued("apply", context_of(span))
+        assert below is not None
+        assert (span.tracestate, below.tracestate, below.child("x").tracestate) == (state, state, state)
+        assert span.trace_id == below.trace_id == CALLER.split("-")[1]
+        assert RequestTraces(tracer).begun("PUT", "/v1/tables/{table}/rows/{key}", given[1:]) is None
+    finally:
+        await tracer.close()
+
+
+@given(st.lists(st.integers(1, 250), max_size=32))
+def test_a_long_tracestate_loses_whole_members(lengths: list[int]) -> None:
+    """W3C Trace Context: those of more than 128 characters first, then from the end; 512 characters are always passed on."""
+    members = [f"{number:02}=" + "v" * length for number, length in enumerate(lengths)]
+    kept = [each for each in bounded_state([",".join(members)]).split(",") if each]
+    assert len(",".join(kept)) <= 512
+    assert kept == [each for each in members if each in kept]
+    for gone in set(members) - set(kept):
+        assert len(gone) > 128 or kept == [each for each in members if len(each) <= 128][: len(kept)]
+    if len(",".join(members)) <= 512:
+        assert kept == members
 
 
 def test_without_the_section_nothing_of_it_is_imported() -> None:

@@ -13,6 +13,8 @@ from tests.gateway.metrics.live_sites import LiveSites, live_sites
 from tests.gateway.traces.receiver import Received, Receiver, receiver, shown
 
 CALLER = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+STATE = "rojo=00f067aa0ba902b7,congo=t61rcWkgMzE"
+WITH_STATE = {"traceparent": CALLER, "tracestate": STATE}
 TRACE, PARENT = CALLER.split("-")[1:3]
 SECRET = "a-value-that-no-trace-holds"
 PUT = "PUT /v1/tables/{table}/rows/{key}"
@@ -60,7 +62,7 @@ async def the_buckets_have_exemplars(sites: LiveSites) -> None:
 async def test_a_put_is_one_trace_over_both_sites_and_so_is_a_switchover(tmp_path: Path) -> None:
     with receiver() as found:
         async with live_sites(tmp_path, more=f'[traces]\nendpoint = "{found.url}"\nratio = 0.0\n') as sites:
-            put = await sites.http["a"].put("/v1/tables/t/rows/7777123", json={"v": SECRET}, headers={"traceparent": CALLER})
+            put = await sites.http["a"].put("/v1/tables/t/rows/7777123", json={"v": SECRET}, headers=WITH_STATE)
             assert put.status_code == 200
             spans = await spans_of(found, TRACE, PUT, "apply at the standby", "ship to the other site")
             by_name = {span.name: span for span in spans}
@@ -70,6 +72,7 @@ async def test_a_put_is_one_trace_over_both_sites_and_so_is_a_switchover(tmp_pat
                 assert (by_name[name].site, by_name[name].parent) == ("a", request.span)
             standby = by_name["apply at the standby"]
             assert (standby.site, standby.parent) == ("b", by_name["ship to the other site"].span)
+            assert {span.state for span in spans} == {STATE}
             assert request.attributes["http.response.status_code"] == 200
             assert request.attributes["http.route"] == "/v1/tables/{table}/rows/{key}"
             assert not any(span.error for span in spans)
@@ -99,8 +102,9 @@ async def test_a_role_change_is_in_the_trace_of_who_asks_for_it(tmp_path: Path) 
     with receiver() as found:
         async with live_sites(tmp_path, more=f'[traces]\nendpoint = "{found.url}"\nratio = 0.0\n') as sites:
             await until_followed(sites, "a")
-            assert (await switchover(sites.http["b"], traceparent=CALLER))["state"] == "succeeded"
+            assert (await switchover(sites.http["b"], **WITH_STATE))["state"] == "succeeded"
             spans = await spans_of(found, TRACE, "role change switchover", "POST /v1/operations", "step open")
             [asked] = [span for span in spans if span.attributes.get("http.response.status_code") == 202]
             [change] = [span for span in spans if span.name == "role change switchover"]
             assert (asked.parent, change.parent) == (PARENT, asked.span)
+            assert {(span.site, span.state) for span in spans} == {("a", STATE), ("b", STATE)}

@@ -50,7 +50,7 @@ async def test_an_answer_without_a_log_in_under_way(door: LogInDoor) -> None:
     async with door.another_browser() as other:
         asked = await other.begin()
         answer = await door.browser.get(other.sent_back(asked, "ann"))
-    await refused(door, answer, 401, "has no log-in under way", "shows no log-in")
+    await refused(door, answer, 401, "has no log-in under way", "shows no log-in", taken=False)
 
 
 async def test_an_answer_of_another_browsers_log_in(door: LogInDoor) -> None:
@@ -59,8 +59,18 @@ async def test_an_answer_of_another_browsers_log_in(door: LogInDoor) -> None:
         asked = await other.begin()
         await door.browser.begin()
         answer = await door.browser.get(other.sent_back(asked, "eve"))
-    await refused(door, answer, 401, "this answer is of another log-in", "the state is not that")
+    await refused(door, answer, 401, "this answer is of another log-in", "the state is not that", taken=False)
     assert "/token" not in door.browser.provider.asked
+
+
+async def test_the_newest_of_two_tabs_logs_in_whatever_the_older_one_does(door: LogInDoor) -> None:
+    older, newer = await door.browser.begin(), await door.browser.begin("/ui/tables")
+    answer = await door.browser.get(door.browser.sent_back(older, "ann"))
+    await refused(door, answer, 401, "continue in the tab of that one", taken=False)
+    answer = await door.browser.get(door.browser.sent_back(newer, "ann"))
+    assert answer.status_code == 200
+    assert 'content="0; url=/ui/tables"' in answer.text
+    assert await is_in(door)
 
 
 async def test_an_answer_counts_once(door: LogInDoor) -> None:
@@ -72,7 +82,7 @@ async def test_an_answer_counts_once(door: LogInDoor) -> None:
     for name, value in cookies.items():
         door.browser.http.cookies.set(name, value)
     again = await door.browser.get(door.browser.sent_back(asked, "ann"))
-    await refused(door, again, 401, "was used before", "the state was used before")
+    await refused(door, again, 401, "was used before", "the state was used before", taken=False)
 
 
 @pytest.mark.parametrize("path", ["/ui/login/callback?state=x&code=y", "/ui/login/oidc"])
@@ -90,7 +100,7 @@ async def test_a_log_in_ends_after_ten_minutes(door: LogInDoor) -> None:
     asked = await door.browser.begin()
     door.clock.ahead_s += 602
     answer = await door.browser.get(door.browser.sent_back(asked, "ann"))
-    await refused(door, answer, 401, "took longer than ten minutes", "the seal of the log-in does not open")
+    await refused(door, answer, 401, "took longer than ten minutes", "the seal of the log-in does not open", taken=False)
 
 
 async def test_a_code_without_the_verifier_is_worth_nothing(door: LogInDoor) -> None:
@@ -182,7 +192,7 @@ async def test_somebody_who_declines_at_the_provider(door: LogInDoor) -> None:
 async def test_an_answer_that_is_none(door: LogInDoor, answer: str, status: int, words: str) -> None:
     asked = await door.browser.begin()
     got = await door.browser.get(f"/ui/login/callback?{answer.format(state=asked['state'])}")
-    await refused(door, got, status, words)
+    await refused(door, got, status, words, taken=status == 401 and asked["state"] in str(got.url))
     assert "/token" not in door.browser.provider.asked
 
 
@@ -231,7 +241,7 @@ async def test_too_many_log_ins_of_an_address(door: LogInDoor) -> None:
     door.clock.stands_at_s = door.clock()
     answers = [await door.browser.get("/ui/login/oidc") for _ in range(6)]
     assert [answer.status_code for answer in answers] == [303] * 5 + [429]
-    await refused(door, answers[-1], 429, "too many log-ins at a time")
+    await refused(door, answers[-1], 429, "too many log-ins at a time", taken=False)
     assert (await door.browser.get("/ui/login/callback?code=x&state=x")).status_code == 429
     door.clock.stands_at_s += 1
     assert (await door.browser.get("/ui/login/oidc")).status_code == 303

@@ -23,7 +23,7 @@ async def test_a_provider_that_is_down(tmp_path: Path) -> None:
         settings = oidc_settings(provider)
     async with log_in_door(provider, tmp_path, settings) as door:
         answer = await door.browser.get("/ui/login/oidc?next=/ui/tables")
-        await refused(door, answer, 503, "cannot be reached from this gateway now")
+        await refused(door, answer, 503, "cannot be reached from this gateway now", taken=False)
         assert "nobody can log in at the page by" in door.log_in.fault
         assert door.gate.notices()
 
@@ -56,7 +56,7 @@ async def test_a_discovery_document_that_cannot_be_followed(
     provider: Provider, door: LogInDoor, discovery: dict[str, object],
 ) -> None:
     provider.discovery = discovery
-    await refused(door, await door.browser.get("/ui/login/oidc"), 503, "cannot be reached from this gateway now")
+    await refused(door, await door.browser.get("/ui/login/oidc"), 503, "cannot be reached from this gateway now", taken=False)
 
 
 async def test_discovery_is_kept_and_asked_for_again_in_time(provider: Provider, door: LogInDoor) -> None:
