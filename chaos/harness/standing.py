@@ -7,7 +7,7 @@ a run is judged by it. The loop is that of the clients.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from chaos.history.lines import Stood
 
@@ -15,11 +15,14 @@ LOOK_S = 0.1
 SHORT_S = 0.5  # less is within every slack
 
 
-async def keep(now_s: Callable[[], float], record: Callable[[Stood], None], note: Callable[[str], None]) -> None:
+async def keep(
+    now_s: Callable[[], float], record: Callable[[Stood], None], note: Callable[[str], None],
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+) -> None:
     """Until it is cancelled."""
     while True:
         asked_s = now_s()
-        await asyncio.sleep(LOOK_S)
+        await sleep(LOOK_S)
         stood_s = now_s() - asked_s - LOOK_S
         if stood_s > SHORT_S:
             record(Stood(asked_s + LOOK_S, now_s()))
