@@ -22,7 +22,7 @@ def arguments(given: list[str]) -> argparse.Namespace:
     run.add_argument("--bug", default="", metavar="NAME", help=f"plant a bug in both gateways: {', '.join(BUGS)}")
     rows = commands.add_parser("matrix", help="the scenarios of each row of the fault matrix, until each has run often enough")
     rows.add_argument("row", nargs="*", help=f"all, or some of {', '.join(BY_NAME)}")
-    rows.add_argument("--runs", type=int, default=1, help="of each scenario, those in the record included (default 1)")
+    rows.add_argument("--runs", type=int, help="of each row, those in the record included (default: each scenario once)")
     rows.add_argument("--minutes", type=float, help="no run begins after so long")
     rows.add_argument("--out", type=Path, help="a new folder for the reports")
     soak = commands.add_parser("soak", help="random faults from a seed, leg after leg, each with a pair of its own")
@@ -58,7 +58,8 @@ def _check(parser: argparse.ArgumentParser, chosen: argparse.Namespace) -> None:
         parser.error(f"--bug {chosen.bug}: there are {', '.join(BUGS)}")
     if chosen.command == "planted" and any(bug not in BUGS for bug in chosen.bug):
         parser.error(f"a planted bug is one of {', '.join(BUGS)}")
-    if chosen.command == "matrix" and (chosen.runs < 1 or any(row not in BY_NAME for row in chosen.row)):
+    runs = 1 if chosen.command != "matrix" or chosen.runs is None else chosen.runs
+    if chosen.command == "matrix" and (runs < 1 or any(row not in BY_NAME for row in chosen.row)):
         parser.error(f"--runs is at least 1, and a row is one of {', '.join(BY_NAME)}")
     if getattr(chosen, "minutes", None) is not None and chosen.minutes <= 0:
         parser.error("--minutes must be more than 0")

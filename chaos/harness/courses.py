@@ -104,24 +104,29 @@ def of_a_soak(chosen: argparse.Namespace) -> Iterator[Course]:
 
 
 def of_rows(chosen: argparse.Namespace) -> Iterator[Course]:
-    """Returns what lacks runs on these parts, the least often run first; a run's seed is its number. Raises InvalidInput."""
+    """Returns each scenario of the rows that has not run on these parts yet; or, where a number of runs is chosen, what the
+    rows lack: the row that ran least often first, and its scenarios in turn. A run's seed is its number among those of its
+    scenario. Raises InvalidInput."""
     end_s, parts = time.monotonic() + 60 * chosen.minutes if chosen.minutes is not None else inf, parts_of(chosen)
     lines = read(chosen.record) if chosen.record is not None else []
-    done = Counter(line.scenario for line in lines if line.parts == parts.told)
-    wanted: dict[str, tuple[str, HarnessPlan]] = {}
+    lines = [line for line in lines if line.parts == parts.told]
+    done, ran = Counter(line.scenario for line in lines), Counter(line.row for line in lines)
+    plans: dict[str, dict[str, HarnessPlan]] = {}  # by row
     for row in [BY_NAME[name] for name in chosen.row] if chosen.row else ROWS:
-        for scenario, plan in _plans_of(row):
-            if not parts.missing(plan.needs):
-                wanted.setdefault(scenario, (row.name, plan))
-    while wanted and time.monotonic() < end_s:
-        scenario = min(wanted, key=lambda each: done[each])
-        row_name, plan = wanted[scenario]
-        done[scenario] += 1
-        number = done[scenario]
-        if number > chosen.runs:
+        plans[row.name] = {scenario: plan for scenario, plan in _plans_of(row) if not parts.missing(plan.needs)}
+    while time.monotonic() < end_s:
+        lacking = [
+            row for row, of_row in plans.items()
+            if of_row and (min(done[each] for each in of_row) < 1 if chosen.runs is None else ran[row] < chosen.runs)
+        ]
+        if not lacking:
             return
-        name = f"{scenario.replace('/', '-')}-{number:03d}"
-        yield Course(name, replace(plan, seed=number), parts, row=row_name, scenario=scenario)
+        row_name = min(lacking, key=lambda each: ran[each])
+        scenario = min(plans[row_name], key=lambda each: done[each])
+        done[scenario] += 1
+        ran[row_name] += 1
+        name = f"{scenario.replace('/', '-')}-{done[scenario]:03d}"
+        yield Course(name, replace(plans[row_name][scenario], seed=done[scenario]), parts, row=row_name, scenario=scenario)
 
 
 def _plans_of(row: Row) -> Iterator[tuple[str, HarnessPlan]]:

@@ -45,7 +45,7 @@ def test_the_commit_is_that_of_the_project() -> None:
     assert bool(commit_here()) == head
 
 
-def test_what_ran_least_often_runs_first_and_what_ran_often_enough_does_not(tmp_path: Path) -> None:
+def test_the_row_that_ran_least_often_runs_first_and_one_that_ran_often_enough_does_not(tmp_path: Path) -> None:
     path = tmp_path / "runs.jsonl"
     add(path, LINE)
     add(path, replace(LINE, scenario="disk-hangs", row="disk-hangs"))
@@ -57,14 +57,36 @@ def test_what_ran_least_often_runs_first_and_what_ran_often_enough_does_not(tmp_
     ]
 
 
+def test_the_runs_of_a_row_are_shared_by_its_scenarios(tmp_path: Path) -> None:
+    path = tmp_path / "runs.jsonl"
+    add(path, replace(LINE, scenario="clock-jumps", row="clock-skew"))
+    courses = list(of_rows(chosen("clock-skew", "--runs", "4", "--record", str(path))))
+    assert sorted(course.name for course in courses) == ["clock-drifts-001", "clock-drifts-002", "clock-jumps-002"]
+
+
+def test_a_run_for_another_row_does_not_count_for_this_one_and_has_another_seed(tmp_path: Path) -> None:
+    path = tmp_path / "runs.jsonl"
+    add(path, replace(LINE, scenario="dfs-hangs", row="remote-log-fails"))
+    courses = list(of_rows(chosen("late-writer", "--runs", "2", "--record", str(path))))
+    assert [course.name for course in courses] == ["active-stopped-001", "dfs-hangs-002"]
+
+
+def test_without_a_number_a_scenario_that_ran_does_not_run_again(tmp_path: Path) -> None:
+    path = tmp_path / "runs.jsonl"
+    add(path, replace(LINE, scenario="clock-jumps", row="clock-skew"))
+    add(path, replace(LINE, scenario="clock-jumps", row="clock-skew", seed=2))
+    courses = list(of_rows(chosen("clock-skew", "--record", str(path))))
+    assert [course.name for course in courses] == ["clock-drifts-001"]
+
+
 def test_without_a_row_every_scenario_runs_once_also_one_of_two_rows() -> None:
     plans = {name: parse(path.read_text()) for name, path in scenarios().items()}
     fitting = {name for name, plan in plans.items() if not PLAIN.missing(plan.needs)}
     fitting |= {f"{name}/{short}" for name in FAMILIES for short, _ in family(name)}
     courses = list(of_rows(chosen()))
     assert sorted(course.scenario for course in courses) == sorted(fitting)
-    first = {scenario: row.name for row in reversed(ROWS) for scenario in row.scenarios if scenario in fitting}
-    assert {course.scenario: course.row for course in courses if "/" not in course.scenario} == first
+    rows = {row.name: row for row in ROWS}
+    assert all(course.scenario.partition("/")[0] in rows[course.row].scenarios for course in courses)
 
 
 def test_after_its_minutes_no_run_begins() -> None:
