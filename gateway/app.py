@@ -357,7 +357,8 @@ async def doors(
     context.pages = Pages(service, opened.site.parts.clock, context.closing, partial(secrets.token_urlsafe, 32), gate)
     process = ProcessFigures(opened.site.parts.clock, opened.site.parts.free_bytes, RELEASE)
     places: dict[str, Places] = {}
-    for source in (tls.metrics, opened.trail.figures, process.figures, lambda: _of_doors(context, gate, places)):
+    of_tables = service.looks.table_figures
+    for source in (tls.metrics, opened.trail.figures, process.figures, of_tables, lambda: _of_doors(context, gate, places)):
         context.metrics.add(source)
     if traces is not None:
         context.metrics.add(traces.figures)

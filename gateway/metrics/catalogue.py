@@ -1,7 +1,8 @@
 """The list of every metric of a site: name, type, labels, and what it says. docs/metrics.md is drawn from it.
 
 What always holds: nothing is on `/metrics` that is not in this list; names follow Prometheus' conventions (base units, `_total`
-on counters alone), and every label has few values, which no client chooses. Source: product.md section 8.
+on counters alone), and every label has few values, which no client chooses; names of tables are bounded by TABLES_MAX of
+gateway/table_figures/series.py. Source: product.md section 8.
 This module is pure.
 """
 
@@ -143,14 +144,21 @@ SECTIONS: dict[str, list[Metric]] = {
         Metric("audit_good", "gauge", "1 where the last audit of a kind saw everything and found no difference.", ("audit",)),
         Metric("audit_timestamp_seconds", "gauge", "When the last audit of a kind ended.", ("audit",)),
     ],
-    "Storage": _gauges(
-        tables="Tables that are not dropped. How much each of them holds: GET /v1/tables/{table}/figures.",
-        engine_disk_bytes="The size of the storage on its disk.",
-        engine_memtable_bytes="What the storage holds in memory and has not written.",
-        engine_pending_compaction_bytes="What the storage has to merge.",
-        engine_kept_bytes="What the storage keeps for barriers alone.",
-        disk_free_bytes="Free space on the disk of the data directory, looked at every few seconds.",
-    ),
+    "Storage": [
+        *_gauges(
+            tables="Tables that are not dropped.",
+            engine_disk_bytes="The size of the storage on its disk.",
+            engine_memtable_bytes="What the storage holds in memory and has not written.",
+            engine_pending_compaction_bytes="What the storage has to merge.",
+            engine_kept_bytes="What the storage keeps for barriers alone.",
+            disk_free_bytes="Free space on the disk of the data directory, looked at every few seconds.",
+        ),
+        Metric("table_rows", "gauge", "The rows of a table at the site: counted where it is small, else estimated from a sample. "
+               "Of the 100 oldest tables, each measured every five minutes.", ("table",)),
+        Metric("table_bytes", "gauge", "The size of its keys and values, before any compression.", ("table",)),
+        Metric("table_disk_bytes", "gauge", "What it takes in its database with its indexes, where the database says so.",
+               ("table",)),
+    ],
     "Requests and limits": [
         Metric("http_requests_total", "counter", "Requests whose head was whole, by method.", ("method",)),
         Metric("http_problems_total", "counter", "Answers that were problems, by HTTP status and error code.",

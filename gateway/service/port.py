@@ -285,6 +285,9 @@ class Looks(Protocol):
     async def table_sizes(self, tables: Sequence[int]) -> Mapping[int, TableSizeDocument]:
         """Returns how much these tables hold, by id, within a few seconds: those that are not there are not known."""
 
+    def table_figures(self) -> Figures:
+        """Returns what is known of the sizes of tables as metrics; what is old is measured until the next time."""
+
     async def other_now(self) -> SiteLook: ...
     async def other_view(self) -> SiteView: ...
     async def other_checks(self, kind: str) -> ChecksDocument: ...

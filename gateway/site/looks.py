@@ -13,11 +13,13 @@ from typing import TypeVar
 import msgspec
 from msgspec.structs import replace
 
+from gateway.metrics.catalogue import Figures
 from gateway.service.port import DoorFigures
 from gateway.site.cluster_document import cluster_document, site_figures
 from gateway.site.operations import SiteOperations
 from gateway.site.site import Site
 from gateway.table_figures.documents import TableHeld, TablesHeld, TableSizeDocument
+from gateway.table_figures.series import TableSeries
 from gateway.table_figures.sizes import TableSizes
 from gateway.ui.looks import (
     Epochs,
@@ -57,6 +59,7 @@ class SiteLooks:
     def __init__(self, site: Site, operations: SiteOperations) -> None:
         self._site, self._operations = site, operations
         self._sizes = TableSizes(site.parts.engine, site.parts.clock)
+        self._series = TableSeries(self._sizes, lambda: site.catalog.all(), site.parts.clock)
         self.door: DoorFigures | None = None
 
     # ---- of this site
@@ -120,6 +123,9 @@ class SiteLooks:
 
     async def table_sizes(self, tables: Sequence[int]) -> Mapping[int, TableSizeDocument]:
         return await self._sizes.of(tables)
+
+    def table_figures(self) -> Figures:
+        return self._series.figures()
 
     async def tables(self, of: str) -> TablesHeld:
         """`of`: the id of one table, which comes with its size; empty: all."""

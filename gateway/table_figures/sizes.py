@@ -32,6 +32,10 @@ class TableSizes:
                 await self._ask(tables)
         except (TimeoutError, TwinlogError):  # what is not known is not there
             pass
+        return self.known(tables)
+
+    def known(self, tables: Sequence[int]) -> Mapping[int, TableSizeDocument]:
+        """Returns what is known of these, and asks nobody."""
         now_s = self._clock.monotonic_s()
         return {
             table: size_document(size, now_s - at_s) for table in tables if (found := self._known.get(table))
