@@ -47,8 +47,8 @@ from __future__ import annotations
 
 
 def words(error: BaseException) -> str:
-    """Returns the text of an error of any library; where that is empty, as a TimeoutError's is, the name of its type."""
-    return str(error).strip() or type(error).__name__
+    """Returns the text of an error of any library; where that is empty, what its type says."""
+    return str(error).strip() or ("no answer in time" if isinstance(error, TimeoutError) else type(error).__name__)
 
 
 def reason(error: OSError) -> str:

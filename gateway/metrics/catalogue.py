@@ -153,8 +153,9 @@ SECTIONS: dict[str, list[Metric]] = {
             engine_kept_bytes="What the storage keeps for barriers alone.",
             disk_free_bytes="Free space on the disk of the data directory, looked at every few seconds.",
         ),
-        Metric("table_rows", "gauge", "The rows of a table at the site: counted where it is small, else estimated from a sample. "
-               "Of the 100 oldest tables, each measured every five minutes.", ("table",)),
+        Metric("table_rows", "gauge",
+               "The rows of a table at the site: counted where it is small, else estimated from a sample. Of the 100 oldest "
+               "tables, each measured every five minutes.", ("table",)),
         Metric("table_bytes", "gauge", "The size of its keys and values, before any compression.", ("table",)),
         Metric("table_disk_bytes", "gauge", "What it takes in its database with its indexes, where the database says so.",
                ("table",)),

@@ -1,8 +1,8 @@
 """The rows and sizes of tables as metrics, a series for each table.
 
-What always holds: no scrape waits for the storage: it shows what is known, and begins to ask for a few tables whose size is old;
-TABLES_MAX tables have series, the oldest ones, so that the series of a table stay while others come; what nobody has measured
-for OLD_S is left out.
+What always holds: no scrape waits for the storage: it shows what is known, and begins to ask for a few tables whose size is
+old; TABLES_MAX tables have series, the oldest ones, so that the series of a table stay while others come; what nobody has
+measured for OLD_S is left out.
 """
 
 from __future__ import annotations

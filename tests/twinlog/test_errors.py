@@ -10,7 +10,7 @@ from twinlog.errors import words
 
 
 @pytest.mark.parametrize(("error", "said"), [
-    (TimeoutError(), "TimeoutError"), (asyncio.CancelledError(), "CancelledError"), (OSError("\n"), "OSError"),
+    (TimeoutError(), "no answer in time"), (asyncio.CancelledError(), "CancelledError"), (OSError("\n"), "OSError"),
     (ValueError("no number"), "no number"),
 ])
 def test_an_error_without_words_is_named_by_its_type(error: BaseException, said: str) -> None:

@@ -19,7 +19,8 @@ from chaos.harness.incident.record import Event, Record
 PROBE_S = 5.5  # by then a site has asked again, and knows better (gateway/site/supervisor.py)
 _OTHER = {"a": "b", "b": "a"}
 _LINKS = (
-    ("refused", "down"), ("timeout", "black-hole"), ("timed out", "black-hole"), ("reset", "reset"), ("ended before", "reset"),
+    ("refused", "down"), ("in time", "black-hole"), ("timeout", "black-hole"), ("timed out", "black-hole"), ("reset", "reset"),
+    ("ended before", "reset"),
 )
 _DISKS = (
     ("no answer", "disk-hangs", ""), ("No space left", "disk-full", "0"), ("Read-only file system", "disk-fails", "EROFS"),

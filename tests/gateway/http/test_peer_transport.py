@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import socket
 import time
 import tracemalloc
 from collections.abc import AsyncIterator
@@ -163,7 +164,7 @@ async def test_an_answer_that_never_ends_ends_by_the_time_out() -> None:
     server = await asyncio.start_server(dribble, "127.0.0.1", 0)
     transport = HttpTransport(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
     async with asyncio.timeout(120):  # each byte would begin the time anew
-        with pytest.raises(PeerError):
+        with pytest.raises(PeerError, match=r"does not answer in time$"):
             await transport.call("status", {}, dict, 0.3)
     await transport.close()
     await ended.wait()
@@ -209,6 +210,20 @@ async def test_bytes_that_come_while_nothing_is_asked_end_their_connection() -> 
     await transport.close()
     server.close()
     await server.wait_closed()
+
+
+async def test_who_is_not_there_is_named_with_the_reason_in_plain_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    transport = HttpTransport("http://127.0.0.1:1")
+    with pytest.raises(PeerError, match=r"^the other site at http://127\.0\.0\.1:1 does not answer \(connection refused\)$"):
+        await transport.call("status", {}, dict, 30.0)
+
+    async def no_name(*_: object, **__: object) -> None:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "create_connection", no_name)
+    with pytest.raises(PeerError, match=r"does not answer \(name or service not known\)$"):
+        await transport.call("status", {}, dict, 30.0)
+    await transport.close()
 
 
 @pytest.mark.parametrize("cut", [
