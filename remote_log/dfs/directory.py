@@ -28,7 +28,7 @@ from typing import TypeVar
 from remote_log.dfs import directory_lease as lease
 from remote_log.dfs.owner import MARK, Owner
 from remote_log.dfs.port import DfsEntry, path_parts, replaced
-from remote_log.dfs.queued_writer import QueuedWriter
+from remote_log.dfs.queued_writer import QueuedWriter, WriterThread, writer_thread
 from storage.disk.os_files import write_synced
 from storage.disk.workers import NO_THREAD, take_back
 from twinlog.errors import DfsError, DfsExists, DfsNotFound, reason
@@ -71,20 +71,25 @@ class DirectoryDfs:
         await self._call("create", path, work)
 
     async def create(self, path: str) -> DirectoryDfsWriter:
-        def work() -> tuple[Path, int]:
+        def work() -> tuple[Path, int, os.stat_result]:
             target = self._make_parents(path)
             fd = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
             try:
                 lease.write_all(fd, _ZEROS, 0)
                 os.fsync(fd)
                 lease.sync_folder(target.parent)
+                return target, fd, os.fstat(fd)
             except BaseException:
                 os.close(fd)
                 raise
-            return target, fd
 
-        target, fd = await self._call("create", path, work, late=lambda made: os.close(made[1]))
-        return DirectoryDfsWriter(path, target, fd, self._deadline_s)
+        thread = writer_thread(path)
+        try:
+            made = await self._call("create", path, work, late=lambda made: os.close(made[1]))
+        except BaseException:
+            thread.end()
+            raise
+        return DirectoryDfsWriter(path, *made, self._deadline_s, thread)
 
     async def list(self, folder: str) -> list[DfsEntry]:
         def work() -> list[DfsEntry]:
@@ -247,10 +252,12 @@ class DirectoryDfs:
 class DirectoryDfsWriter(QueuedWriter):
     """One open file: for all that is queued one write that syncs, and one look at the lease marks."""
 
-    def __init__(self, path: str, target: Path, fd: int, deadline_s: float) -> None:
-        super().__init__(path, f"the disk of {path}", deadline_s)
-        self._target, self._fd = target, fd
-        self._own = os.fstat(fd)
+    def __init__(
+        self, path: str, target: Path, fd: int, own: os.stat_result, deadline_s: float, thread: WriterThread
+    ) -> None:
+        """`own`: of the open file."""
+        super().__init__(path, f"the disk of {path}", deadline_s, thread)
+        self._target, self._fd, self._own = target, fd, own
         self._written = 0
         self._allocated = AHEAD_BYTES
 

@@ -2,7 +2,8 @@
 
 What always holds: bytes land in the order of `append`; an append that is not answered by its deadline fails, with everything
 behind it, and what became of it is unknown; the first failure is for good, a sync that failed is never tried again on the same
-file; the event loop never waits for the thread. Source: dfs.py, storage/disk/workers.py.
+file; the event loop never waits for the thread, which is there before the file is made, so that what the file holds can always
+be given back. Source: dfs.py, storage/disk/workers.py.
 """
 
 from __future__ import annotations
@@ -23,17 +24,30 @@ class _Order(Enum):
     RELEASE = 2  # give back what is held, whatever happened
 
 
-class QueuedWriter:
-    """A DfsWriter; how one DFS appends and closes is up to the class derived from it. `answers`: what an answer comes from;
-    `at_end`: the last thing that its thread does."""
+WriterThread = GroupWorker[bytes | _Order]
 
-    def __init__(self, path: str, answers: str, deadline_s: float, at_end: Callable[[], None] = nothing) -> None:
+
+def writer_thread(path: str, at_end: Callable[[], None] = nothing) -> WriterThread:
+    """Returns the thread of the writer of a file that is to be made. `at_end`: the last thing that it does. Raises DfsError."""
+    thread: WriterThread = GroupWorker(f"dfs {path}", at_end=at_end)
+    try:
+        thread.start()
+    except OSError as error:
+        raise DfsError(f"cannot create {path}: {reason(error)}", path=path) from error
+    return thread
+
+
+class QueuedWriter:
+    """A DfsWriter; how one DFS appends and closes is up to the class derived from it. `answers`: what an answer comes from."""
+
+    def __init__(self, path: str, answers: str, deadline_s: float, thread: WriterThread) -> None:
         self.path = path
         self._answers, self._deadline_s = answers, deadline_s
         self._failure: DfsError | None = None
         self._unsaid: DfsError | None = None  # a failure that no append has reported
         self._closed = False
-        self._worker: GroupWorker[bytes | _Order] = GroupWorker(f"dfs {path}", self._handle, at_end)
+        self._worker = thread
+        thread.handle = self._handle
         self._outstanding: deque[tuple[float, asyncio.Future[None]]] = deque()
         self._watchdog: asyncio.TimerHandle | None = None
 
@@ -42,11 +56,7 @@ class QueuedWriter:
         if self._failure is not None or self._closed:
             self._unsaid = None
             return self._failed(self._failure or DfsError(f"{self.path} was closed by its writer", path=self.path))
-        try:
-            done = self._worker.put(data)
-        except OSError as error:
-            self._failure = DfsError(f"cannot append to {self.path}: {reason(error)}", path=self.path)
-            return self._failed(self._failure)
+        done = self._worker.put(data)
         outstanding = self._outstanding
         while outstanding and outstanding[0][1].done():
             outstanding.popleft()
@@ -75,9 +85,6 @@ class QueuedWriter:
         except TimeoutError as error:
             self._failure = DfsError(f"cannot close {self.path}: no answer within {self._deadline_s} s", path=self.path)
             raise self._failure from error
-        except OSError as error:
-            self._failure = DfsError(f"cannot close {self.path}: {reason(error)}", path=self.path)
-            raise self._failure from error
         finally:
             self._put_release()
             with suppress(TimeoutError):  # the thread hangs, keeps what it holds until it is answered, and ends then
@@ -91,8 +98,7 @@ class QueuedWriter:
 
     def _put_release(self) -> None:
         """Its error is meant for the appends that were queued before."""
-        with suppress(OSError):  # no thread can be started: what is held is given back with the process
-            self._worker.put(_Order.RELEASE).add_done_callback(lambda done: done.exception())
+        self._worker.put(_Order.RELEASE).add_done_callback(lambda done: done.exception())
 
     # ---- on the thread, for the derived class
     def _append(self, group: bytes) -> None:

@@ -31,8 +31,8 @@ def nothing() -> None:
 
 
 class _Thread:
-    """One thread, its inbox, and the way back. The thread starts with the first item and belongs to that event loop. `at_end`
-    is the last thing that it does."""
+    """One thread, its inbox, and the way back. The thread starts with the first item, if not before, and belongs to that event
+    loop. `at_end` is the last thing that it does."""
 
     def __init__(self, name: str, at_end: Callable[[], None] = nothing) -> None:
         self._name, self._at_end = name, at_end
@@ -43,6 +43,16 @@ class _Thread:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._ended: asyncio.Future[None] | None = None  # of the close that was begun
+
+    def start(self) -> None:
+        """Starts the thread now: what it is given later does not fail for want of one. Raises OSError."""
+        if self._loop is None:
+            self._start()
+
+    def end(self) -> None:
+        """The thread ends behind what it was given; nothing waits for that."""
+        self._closed = True
+        self._inbox.put(None)
 
     def _send(self, item: object) -> asyncio.Future[Any]:
         if self._closed:
@@ -135,11 +145,6 @@ class Worker(_Thread):
             raise Overloaded(f"nothing can be read now: {NO_THREAD}", retry_after_s=1) from error
         return await future
 
-    def end(self) -> None:
-        """The thread ends behind what it was given; nothing waits for that."""
-        self._closed = True
-        self._inbox.put(None)
-
     def _run(self) -> None:
         while (taken := self._inbox.get()) is not None:
             future, fn = taken
@@ -200,9 +205,12 @@ class HangTolerantPool:
 class GroupWorker(_Thread, Generic[Item]):
     """Takes everything that is queued at once: one `handle(items)` for all of it, e.g. one disk sync for many appends."""
 
-    def __init__(self, name: str, handle: Callable[[list[Item]], None], at_end: Callable[[], None] = nothing) -> None:
+    def __init__(
+        self, name: str, handle: Callable[[list[Item]], None] | None = None, at_end: Callable[[], None] = nothing
+    ) -> None:
+        """`handle`: may be set later, before the first item."""
         super().__init__(name, at_end)
-        self._handle = handle
+        self.handle = handle
 
     def put(self, item: Item) -> asyncio.Future[None]:
         """Queue `item`; the future ends as the `handle` call that took it did. Items keep their order. Raises OSError where no
@@ -226,8 +234,9 @@ class GroupWorker(_Thread, Generic[Item]):
             items = [item for _, item in group if item is not None]
             error: BaseException | None = None
             if items:
+                assert self.handle is not None
                 try:
-                    self._handle(items)
+                    self.handle(items)
                 except Exception as caught:
                     error = caught
             self._finish([(future, None, error if item is not None else None) for future, item in group])

@@ -12,6 +12,7 @@ from chaos.harness.bugs.bug import HarnessBug
 from remote_log.dfs import directory
 from remote_log.dfs import directory_lease as lease
 from remote_log.dfs.directory import DirectoryDfs, DirectoryDfsWriter
+from remote_log.dfs.queued_writer import writer_thread
 from storage.disk import os_files
 from storage.disk.os_files import OsFiles, _WholeFile, _write_at
 
@@ -35,15 +36,15 @@ def _finish_without_sync(self: _WholeFile) -> None:
 
 
 async def _create_without_its_folder(self: DirectoryDfs, path: str) -> DirectoryDfsWriter:
-    def work() -> tuple[Path, int]:
+    def work() -> tuple[Path, int, os.stat_result]:
         target = self._make_parents(path)
         descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
         lease.write_all(descriptor, bytes(directory.AHEAD_BYTES), 0)
         os.fsync(descriptor)
-        return target, descriptor
+        return target, descriptor, os.fstat(descriptor)
 
-    target, descriptor = await self._call("create", path, work, late=lambda made: os.close(made[1]))
-    return DirectoryDfsWriter(path, target, descriptor, self._deadline_s)
+    made = await self._call("create", path, work, late=lambda made: os.close(made[1]))
+    return DirectoryDfsWriter(path, *made, self._deadline_s, writer_thread(path))
 
 
 BUGS = (

@@ -30,6 +30,7 @@ from remote_log.dfs.hdfs.login import KeytabLogin
 from remote_log.dfs.hdfs.writer import HdfsDfsWriter, HdfsFile, close_quietly, mark_of
 from remote_log.dfs.owner import MARK, Owner
 from remote_log.dfs.port import DfsEntry, path_parts, replaced
+from remote_log.dfs.queued_writer import writer_thread
 from storage.disk.workers import HangTolerantPool, Worker
 from twinlog.errors import DfsError, DfsNotFound
 
@@ -100,10 +101,14 @@ class HdfsDfs:
                 )
             return out
 
-        out = await self._call("create", path, work, late=close_quietly)
-        writer = HdfsDfsWriter(
-            path, HdfsFile(self._connected, f"{self._settings.root}{path}", out), self._settings, self._java, self._looker
-        )
+        thread = writer_thread(path, self._java.leave)
+        try:
+            out = await self._call("create", path, work, late=close_quietly)
+        except BaseException:
+            thread.end()
+            raise
+        file = HdfsFile(self._connected, f"{self._settings.root}{path}", out)
+        writer = HdfsDfsWriter(path, file, self._settings, self._java, self._looker, thread)
         writer.look_later()
         return writer
 

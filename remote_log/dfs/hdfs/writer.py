@@ -15,7 +15,7 @@ from typing import Any
 from remote_log.dfs.hdfs.client import HdfsSettings
 from remote_log.dfs.hdfs.errors import is_lease_lost, mapped
 from remote_log.dfs.hdfs.jvm import Java
-from remote_log.dfs.queued_writer import QueuedWriter
+from remote_log.dfs.queued_writer import QueuedWriter, WriterThread
 from storage.disk.workers import Worker
 from twinlog.errors import DfsError, LeaseLost
 
@@ -35,8 +35,10 @@ class HdfsFile:
 class HdfsDfsWriter(QueuedWriter):
     """One open file: for all that is queued one sync. After a failure the NameNode is asked whose the lease is."""
 
-    def __init__(self, path: str, file: HdfsFile, settings: HdfsSettings, java: Java, looker: Worker) -> None:
-        super().__init__(path, f"{settings.where} about {path}", settings.deadline_s, java.leave)
+    def __init__(
+        self, path: str, file: HdfsFile, settings: HdfsSettings, java: Java, looker: Worker, thread: WriterThread
+    ) -> None:
+        super().__init__(path, f"{settings.where} about {path}", settings.deadline_s, thread)
         self._file, self._settings, self._java, self._looker = file, settings, java, looker
         self._file_id = int(file.out.getWrappedStream().getFileId())
         self._mark = mark_of(java, file.full_path, self._file_id)
@@ -49,8 +51,13 @@ class HdfsDfsWriter(QueuedWriter):
             asyncio.get_running_loop().call_later(LOOK_INTERVAL_S, self._look)
 
     def _look(self) -> None:
-        if not self._closed and self._failure is None:
+        if self._closed or self._failure is not None:
+            return
+        try:
             looking = self._looker.submit(self._is_taken)
+        except OSError:  # no thread can be started now
+            self.look_later()
+        else:
             looking.add_done_callback(self._looked)
 
     def _looked(self, looking: asyncio.Future[bool]) -> None:

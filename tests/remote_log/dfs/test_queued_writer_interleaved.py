@@ -25,7 +25,7 @@ def a_file(module: ModuleType, scheduler: Scheduler, *, fails: bool = False, han
 
     class File(module.QueuedWriter):  # type: ignore[name-defined, misc]
         def __init__(self) -> None:
-            super().__init__("/f", "the test", DEADLINE_S)
+            super().__init__("/f", "the test", DEADLINE_S, module.writer_thread("/f"))
             self.done: list[bytes] = []
             self.busy, self.finished, self.released = False, False, 0
 

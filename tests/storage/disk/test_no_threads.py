@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
+from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from remote_log.dfs.directory import DirectoryDfs
-from remote_log.dfs.queued_writer import QueuedWriter
+from remote_log.dfs.hdfs import writer as hdfs_writer
+from remote_log.dfs.hdfs.writer import HdfsDfsWriter, HdfsFile
+from remote_log.dfs.queued_writer import writer_thread
 from storage.disk.os_files import OsFiles
 from storage.disk.workers import HangTolerantPool, Worker
 from storage.engines.rocks.engine import RocksEngine
 from storage.engines.rocks.opening import RocksSettings
-from twinlog.errors import DfsError, Overloaded, SyncFailed
+from twinlog.errors import DfsError, DfsExists, Overloaded, SyncFailed
 
 WITHIN_S = 5.0
 TOLD = "cannot start another thread"
@@ -116,30 +122,70 @@ async def test_files_name_it_as_an_error_of_theirs(threads: Threads, tmp_path: P
         await files.close()
 
 
-class _Writer(QueuedWriter):
-    """A writer whose calls do nothing."""
-
-    def _append(self, group: bytes) -> None:
-        pass
-
-    def _finish(self) -> None:
-        pass
-
-    def _release(self) -> None:
-        pass
-
-    def _mapped(self, error: object) -> DfsError:
-        return DfsError(str(error))
+def held() -> set[str]:
+    """The files that this process has open."""
+    found = set()
+    for descriptor in os.listdir("/proc/self/fd"):
+        with suppress(FileNotFoundError):
+            found.add(os.readlink(f"/proc/self/fd/{descriptor}"))
+    return found
 
 
-async def test_a_writer_of_the_dfs_fails_the_append_and_all_that_follow(threads: Threads) -> None:
-    writer = _Writer("segment", "test", deadline_s=WITHIN_S)
+async def test_a_file_of_the_dfs_is_not_made_and_holds_nothing(threads: Threads, tmp_path: Path) -> None:
+    dfs = DirectoryDfs(tmp_path, "dfs.own.path")
     threads.refused = 1
-    async with asyncio.timeout(WITHIN_S / 2):
-        for _ in range(2):
-            with pytest.raises(DfsError, match=f"append to segment: .*{TOLD}"):
-                await writer.append(b"x")
+    async with asyncio.timeout(WITHIN_S):
+        with pytest.raises(DfsError, match=f"cannot create /wal/segment: .*{TOLD}"):
+            await dfs.create("/wal/segment")
+        assert await dfs.list("/wal") == []
+        writer = await dfs.create("/wal/segment")
         await writer.close()
+
+
+async def test_an_open_file_of_the_dfs_needs_no_other_thread_and_gives_back_what_it_holds(
+    threads: Threads, tmp_path: Path
+) -> None:
+    """It kept its descriptor until the process ended: one for each attempt to write while no thread could be started."""
+    dfs = DirectoryDfs(tmp_path, "dfs.own.path")
+    writer = await dfs.create("/wal/segment")
+    threads.refused = 1000
+    async with asyncio.timeout(WITHIN_S):
+        await writer.append(b"x")
+        assert str(tmp_path / "wal/segment") in held()
+        writer.give_up(DfsError("a fault of the test"))
+        with pytest.raises(DfsError, match="a fault of the test"):
+            await writer.close()
+    assert str(tmp_path / "wal/segment") not in held()
+
+
+async def test_a_thread_whose_file_cannot_be_made_ends(tmp_path: Path) -> None:
+    dfs = DirectoryDfs(tmp_path, "dfs.own.path")
+    await (await dfs.create("/wal/segment")).close()
+    with pytest.raises(DfsExists):
+        await dfs.create("/wal/segment")
+    for thread in threading.enumerate():
+        if thread.name == "dfs /wal/segment":
+            thread.join(WITHIN_S)
+            assert not thread.is_alive()
+
+
+async def test_a_writer_of_hdfs_looks_for_a_fencer_again_later(threads: Threads, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hdfs_writer, "LOOK_INTERVAL_S", 0.0)
+    seen = asyncio.Event()
+    java: Any = SimpleNamespace(Path=str, leave=lambda: None)
+    out = SimpleNamespace(getWrappedStream=lambda: SimpleNamespace(getFileId=lambda: 7), hsync=None)
+    settings: Any = SimpleNamespace(where="hdfs", deadline_s=WITHIN_S, sync="hsync")
+    looker = Worker("marks")
+    writer = HdfsDfsWriter("/f", HdfsFile(None, "/f", out), settings, java, looker, writer_thread("/f"))
+    loop = asyncio.get_running_loop()
+    monkeypatch.setattr(writer, "_is_taken", lambda: loop.call_soon_threadsafe(seen.set) and False)
+    threads.refused = 3
+    writer.look_later()
+    async with asyncio.timeout(WITHIN_S):
+        await seen.wait()
+    assert threads.refused == 0
+    writer.give_up(DfsError("the end of the test"))
+    await looker.close()
 
 
 async def test_a_directory_says_so(threads: Threads, tmp_path: Path) -> None:
