@@ -28,8 +28,8 @@ SHOWN_MAX = 5  # values of the claim, to whoever is granted nothing by them
 
 
 class Claims(NamedTuple):
-    """A token whose signature, issuer and audience hold. `name`: as the configuration names people; `said`: all that it says; `until_s`: its end on the wall clock, with
-    the leeway."""
+    """A token whose signature, issuer and audience hold. `name`: by the claim that names people; `said`: all that it says;
+    `until_s`: its end on the wall clock, with the leeway."""
 
     name: str
     said: dict[str, Any]
@@ -108,7 +108,8 @@ class Oidc:
         """Says why the issuer's keys cannot be read; an empty text where they can."""
         if not self._keys.fault:
             return ""
-        kept = "those that were read last stay valid" if self._keys.are_known else "none were read yet, so nobody is known by it"
+        none = "none were read yet, so nobody is known by it"
+        kept = "those that were read last stay valid" if self._keys.are_known else none
         return f"the keys of {self._settings.issuer} cannot be read; {kept}: {self._keys.fault}"
 
     async def refresh(self) -> bool:

@@ -33,8 +33,8 @@ _BASIC, _POST = "client_secret_basic", "client_secret_post"
 
 
 class Endpoints(NamedTuple):
-    """`in_form`: the secret goes into the form, because the issuer takes it nowhere else. `end_session_url`: where people log out
-    there; empty: unknown."""
+    """`in_form`: the secret goes into the form, because the issuer takes it nowhere else. `end_session_url`: where people log
+    out there; empty: unknown."""
 
     authorization_url: str
     token_url: str
@@ -87,8 +87,8 @@ class Provider:
         await self.look()
         if self.fault:
             raise Unavailable(
-                f"{self._name} cannot be reached from this gateway now, or its answer is not that of this issuer, so nobody can "
-                f"log in there: `twinlog status` says why; try again in a moment, {_OR_TOKEN}", retry_after_s=ASKED_S,
+                f"{self._name} cannot be reached from this gateway now, or its answer is not that of this issuer, so nobody "
+                f"can log in there: `twinlog status` says why; try again in a moment, {_OR_TOKEN}", retry_after_s=ASKED_S,
             )
         return self._endpoints
 

@@ -42,7 +42,7 @@ class Code:
 @dataclass
 class Provider:
     """`users`: name -> groups. `claims` are put over those of each ID token (None: left out); `token_answer`: given to each
-    code instead; `hold` and `hold_discovery`: a code, and the discovery document, wait for it; `secret` empty: a public client."""
+    code instead; `hold`: a code waits for it; `secret` empty: a public client."""
 
     url: str = ""
     secret: str = SECRET
@@ -53,7 +53,6 @@ class Provider:
     discovery: dict[str, Any] = field(default_factory=dict)
     token_answer: tuple[int, bytes] | None = None
     hold: threading.Event | None = None
-    hold_discovery: threading.Event | None = None
     is_careless: bool = False  # it looks at no verifier and no nonce
     codes: dict[str, Code] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)  # paths
@@ -110,8 +109,6 @@ class Provider:
         return (unquote_plus(name), unquote_plus(secret)) == (CLIENT, self.secret)
 
     def document(self) -> bytes:
-        if self.hold_discovery is not None:
-            self.hold_discovery.wait(30)
         return json.dumps({
             "issuer": self.url, "authorization_endpoint": f"{self.url}/authorize", "token_endpoint": f"{self.url}/token",
             "jwks_uri": f"{self.url}/keys", **self.discovery,
@@ -173,8 +170,7 @@ def running_provider(**fields: Any) -> Iterator[Provider]:
         try:
             yield provider
         finally:
-            for hold in (provider.hold, provider.hold_discovery):
-                if hold is not None:
-                    hold.set()
+            if provider.hold is not None:
+                provider.hold.set()
             server.shutdown()
             thread.join()

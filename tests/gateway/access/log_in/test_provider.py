@@ -7,11 +7,14 @@ import threading
 from dataclasses import replace
 from pathlib import Path
 
+import httpx
 import pytest
 
+from gateway.access.log_in import provider as room
 from gateway.access.log_in.provider import ASKED_S, DISCOVERY
-from tests.gateway.access.log_in.log_in_rig import LogInDoor, is_in, log_in_door, oidc_settings, refused
+from tests.gateway.access.log_in.log_in_rig import Clock, LogInDoor, is_in, log_in_door, oidc_settings, refused
 from tests.gateway.access.log_in.provider_twin import Provider, running_provider
+from twinlog.errors import Unavailable
 
 
 async def test_a_wrong_secret(provider: Provider, tmp_path: Path) -> None:
@@ -85,22 +88,22 @@ async def test_nobody_is_sent_to_a_provider_that_went_down_since(tmp_path: Path)
         await opened.__aexit__(None, None, None)
 
 
-async def test_all_who_wait_for_a_provider_that_hangs_share_its_silence(provider: Provider, tmp_path: Path) -> None:
-    settings = replace(oidc_settings(provider), fetch_deadline_s=0.3)
-    async with log_in_door(provider, tmp_path, settings) as door:
-        began_s = door.clock.stands_at_s = door.clock()
+async def test_all_who_wait_for_a_provider_that_hangs_share_its_silence(provider: Provider) -> None:
+    asked, clock = list[str](), Clock(stands_at_s=1000.0)
 
-        class Hanging(threading.Event):
-            """Time goes by while the provider is asked, and at no other moment."""
+    async def hang(request: httpx.Request) -> httpx.Response:
+        asked.append(request.url.path)
+        clock.stands_at_s = 1000.0 + ASKED_S  # time goes by while it is asked, and at no other moment
+        await asyncio.Event().wait()
+        raise AssertionError
 
-            def wait(self, timeout: float | None = None) -> bool:
-                door.clock.stands_at_s = began_s + ASKED_S
-                return super().wait(timeout)
-
-        provider.hold_discovery = Hanging()
-        answers = await asyncio.gather(*(door.browser.get("/ui/login/oidc") for _ in range(4)))
-    assert {answer.status_code for answer in answers} == {503}
-    assert provider.asked.count(DISCOVERY) == 1
+    settings = replace(oidc_settings(provider), fetch_deadline_s=0.1)
+    assert settings.login is not None
+    one = room.Provider(settings, settings.login, clock, httpx.MockTransport(hang))
+    found = await asyncio.gather(*(one.endpoints() for _ in range(4)), return_exceptions=True)
+    await one.close()
+    assert [type(each) for each in found] == [Unavailable] * 4
+    assert asked == [DISCOVERY]
 
 
 async def test_a_log_in_that_was_begun_needs_no_discovery(provider: Provider, door: LogInDoor) -> None:
