@@ -101,7 +101,7 @@ class Oidc:
             return f"the claim {claim!r} has no text"
         more = f" and {len(texts) - SHOWN_MAX} more" if len(texts) > SHOWN_MAX else ""
         shown = ", ".join(repr(text[:NAME_LENGTH_MAX]) for text in texts[:SHOWN_MAX])
-        return f"the claim {claim!r} has {shown}{more}, of which nothing is in [access.oidc.grants]"
+        return f"the claim {claim!r} has {shown}{more}, and none of these is in [access.oidc.grants]"
 
     @property
     def fault(self) -> str:
@@ -120,7 +120,7 @@ class Oidc:
 
 
 def _whose(token: str) -> str:
-    """Returns of whom and for whom a signed token is, for whoever compares that with the configuration."""
+    """Returns the issuer and the audience of a signed token, for whoever compares that with the configuration."""
     said = jwt.decode(token, options={"verify_signature": False})
     return f"it is of {str(said.get('iss'))[:200]!r}, for {str(said.get('aud'))[:200]!r}"
 

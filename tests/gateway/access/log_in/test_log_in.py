@@ -208,8 +208,8 @@ async def test_somebody_to_whom_nothing_is_granted(door: LogInDoor) -> None:
 
 @pytest.mark.parametrize(("groups", "words"), [
     (None, "the token has no claim 'groups'"), ([], "the claim 'groups' has no text"), ({"dba": 1}, "has no text"),
-    (["/dba"], "the claim 'groups' has '/dba', of which nothing is in"), (["\x1b[2J<b>"], "has '\\x1b[2J<b>'"),
-    ([f"g{number}" for number in range(7)], "'g4' and 2 more, of which"), ("x" * 500, f"has '{'x' * 128}', of"),
+    (["/dba"], "the claim 'groups' has '/dba', and none of these is in"), (["\x1b[2J<b>"], "has '\\x1b[2J<b>'"),
+    ([f"g{number}" for number in range(7)], "'g4' and 2 more, and none"), ("x" * 500, f"has '{'x' * 128}', and none"),
 ])
 async def test_whoever_is_granted_nothing_reads_by_what(
     provider: Provider, door: LogInDoor, groups: object, words: str,
