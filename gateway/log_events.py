@@ -142,8 +142,8 @@ EVENTS: dict[str, list[LogEvent]] = {
     ],
     "gateway.access.log_in": [
         LogEvent("an issuer does not say where its log-in is", _WARNING, ("fault", "issuer"),
-                 "Its discovery document cannot be read or followed: nobody can log in by it at the page. An older document "
-                 "stays in use.", "Look at `fault` and at the issuer; people log in with tokens meanwhile."),
+                 "Its discovery document cannot be read or followed: nobody can log in by it at the page. It is asked "
+                 "again until it can.", "Look at `fault` and at the issuer; people log in with tokens meanwhile."),
         LogEvent("an issuer did not complete a log-in", _WARNING, ("fault", "issuer"),
                  "The issuer gave no ID token for a code: it did not answer, refused this gateway, or answered something else.",
                  "Look at `fault`; for `invalid_client`, at `client_id` and `client_secret` in `[access.oidc.login]`."),

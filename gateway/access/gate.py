@@ -109,6 +109,14 @@ class Gate:
             self.note(error, caller, scope)
             raise
 
+    async def is_known(self, scope: Any) -> bool:
+        """Returns whether the request shows who asks. Nothing is counted or noted: nobody is refused anything by it."""
+        try:
+            await self._identify(scope)
+        except TwinlogError:
+            return False
+        return True
+
     async def _identify(self, scope: Any) -> _Known:
         values = [value for name, value in scope["headers"] if name == b"authorization"]
         if len(values) > 1:

@@ -58,9 +58,10 @@ class Keys:
         self._settings, self._now_s = settings, now_s
         self._keys: dict[str, Key] = {}
         self._data = b""
+        self._are_new = False  # since the last refresh
         self.fault = "the keys of the issuer were not fetched yet"  # why they cannot be read; "": they can
         self._tried_s = -RETRY_S - settings.refresh_s
-        self._fetching: asyncio.Task[bool] | None = None
+        self._fetching: asyncio.Task[None] | None = None
         self._client = issuer_client(settings, transport)
         if settings.jwks_file is not None:
             try:
@@ -68,6 +69,11 @@ class Keys:
             except (OSError, ValueError) as error:
                 why = reason(error) if isinstance(error, OSError) else words(error)
                 raise ConfigError(f"{settings.jwks_file}, the keys of {settings.issuer}: {why}") from error
+            self._are_new = False
+
+    @property
+    def are_known(self) -> bool:
+        return bool(self._keys)
 
     async def find(self, key_id: str | None) -> Key:
         """Raises Unauthenticated for a key that the issuer does not have, Unavailable where that cannot be found out now."""
@@ -93,28 +99,30 @@ class Keys:
         return self._keys.get(key_id)
 
     async def refresh(self) -> bool:
-        """True: the keys changed."""
-        is_due = self._settings.jwks_file is not None or self._now_s() - self._tried_s >= self._settings.refresh_s
-        return await self._fetch() if is_due else False
+        """True: the keys changed since the last call, by this one or by a token of a key that was unknown."""
+        every_s = min(RETRY_S, self._settings.refresh_s) if self.fault else self._settings.refresh_s
+        if self._settings.jwks_file is not None or self._now_s() - self._tried_s >= every_s:
+            await self._fetch()
+        are_new, self._are_new = self._are_new, False
+        return are_new
 
-    async def _fetch(self) -> bool:
+    async def _fetch(self) -> None:
         if self._fetching is None:
             self._fetching = asyncio.create_task(self._fetched(), name="jwks")
-        return await asyncio.shield(self._fetching)
+        await asyncio.shield(self._fetching)
 
-    async def _fetched(self) -> bool:
+    async def _fetched(self) -> None:
         self._tried_s = self._now_s()
         try:
             async with asyncio.timeout(self._settings.fetch_deadline_s):
                 data = await self._load()
-            return self._take(data)
+            self._take(data)
         except (OSError, httpx.HTTPError, ValueError) as error:  # a TimeoutError is an OSError
             fault = self._told(error)
             if fault != self.fault:
                 _log.error("the keys of an issuer cannot be read; those that were read last stay valid",
                            issuer=self._settings.issuer, fault=fault)
             self.fault = fault
-            return False
         finally:
             self._fetching = None
 
@@ -130,13 +138,11 @@ class Keys:
             return await asyncio.to_thread(_read, self._settings.jwks_file)
         return await fetched(self._client, self._settings.jwks_url, BYTES_MAX)
 
-    def _take(self, data: bytes) -> bool:
+    def _take(self, data: bytes) -> None:
+        if data != self._data:
+            self._keys, self._data, self._are_new = read_keys(data), data, True
+            _log.info("the keys of an issuer were read", issuer=self._settings.issuer, keys=sorted(self._keys))
         self.fault = ""
-        if data == self._data:
-            return False
-        self._keys, self._data = read_keys(data), data
-        _log.info("the keys of an issuer were read", issuer=self._settings.issuer, keys=sorted(self._keys))
-        return True
 
     async def close(self) -> None:
         if self._fetching is not None:

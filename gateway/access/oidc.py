@@ -7,7 +7,7 @@ it grants stands in the configuration of the site, by the values of one claim, a
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import httpx
@@ -24,13 +24,14 @@ from twinlog.errors import words
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
 LEEWAY_S = 30.0  # by which the issuer's clock and this site's may differ
 NAME_LENGTH_MAX = 128
+SHOWN_MAX = 5  # values of the claim, to whoever is granted nothing by them
 
 
 class Claims(NamedTuple):
-    """A token whose signature, issuer and audience hold. `said`: all that it says; `until_s`: its end on the wall clock, with
-    the leeway."""
+    """A token whose signature, issuer and audience hold. `name`: by the claim that names people; `said`: all that it says;
+    `until_s`: its end on the wall clock, with the leeway."""
 
-    subject: str
+    name: str
     said: dict[str, Any]
     until_s: float
 
@@ -73,30 +74,67 @@ class Oidc:
                 options={"require": ["exp", "iss", "aud", "sub"], "verify_exp": ends},
             )
             until_s = float(claims["exp"]) + LEEWAY_S
+        except (jwt.InvalidAudienceError, jwt.InvalidIssuerError) as error:  # the signature holds
+            raise refused(f"the token of the issuer does not hold: {words(error)[:200]} ({_whose(token)})") from error
         except (jwt.PyJWTError, *UNDECODABLE) as error:  # the library reads JSON by itself
             raise refused(f"the token of the issuer does not hold: {words(error)[:200]}") from error
-        name = claims["sub"]
+        name = claims.get(self._settings.name)
         if not isinstance(name, str) or not name.isprintable() or not 1 <= len(name) <= NAME_LENGTH_MAX:
-            raise refused("the subject of the token is no text of printable characters, or too long")
+            raise refused(f"the claim {self._settings.name!r} of the token is no text of printable characters, or too long")
         return Claims(name, claims, until_s)
 
     def caller_of(self, claims: Claims) -> Caller:
         """Returns the caller with what the configuration grants to the values of the claim."""
-        return Caller(claims.subject, "oidc", self._granted(claims.said.get(self._settings.claim)))
+        return Caller(claims.name, "oidc", self._granted(_texts(_value(claims.said, self._settings.claim))))
 
-    def _granted(self, values: object) -> Grants:
-        listed = [values] if isinstance(values, str) else values if isinstance(values, list) else []
-        held = [self._grants[value] for value in listed if isinstance(value, str) and value in self._grants]
-        return joined(held)
+    def _granted(self, values: list[str]) -> Grants:
+        return joined([self._grants[value] for value in values if value in self._grants])
+
+    def why_nothing_is_granted(self, claims: Claims) -> str:
+        """Returns what the claim has, for whoever compares it with the configuration."""
+        claim = self._settings.claim
+        value = _value(claims.said, claim)
+        if value is None:
+            return f"the token has no claim {claim!r}"
+        texts = _texts(value)
+        if not texts:
+            return f"the claim {claim!r} has no text"
+        more = f" and {len(texts) - SHOWN_MAX} more" if len(texts) > SHOWN_MAX else ""
+        shown = ", ".join(repr(text[:NAME_LENGTH_MAX]) for text in texts[:SHOWN_MAX])
+        return f"the claim {claim!r} has {shown}{more}, and none of these is in [access.oidc.grants]"
 
     @property
     def fault(self) -> str:
         """Says why the issuer's keys cannot be read; an empty text where they can."""
-        said = f"the keys of {self._settings.issuer} cannot be read; those that were read last stay valid"
-        return f"{said}: {self._keys.fault}" if self._keys.fault else ""
+        if not self._keys.fault:
+            return ""
+        none = "none were read yet, so nobody is known by it"
+        kept = "those that were read last stay valid" if self._keys.are_known else none
+        return f"the keys of {self._settings.issuer} cannot be read; {kept}: {self._keys.fault}"
 
     async def refresh(self) -> bool:
         return await self._keys.refresh()
 
     async def close(self) -> None:
         await self._keys.close()
+
+
+def _whose(token: str) -> str:
+    """Returns the issuer and the audience of a signed token, for whoever compares that with the configuration."""
+    said = jwt.decode(token, options={"verify_signature": False})
+    return f"it is of {str(said.get('iss'))[:200]!r}, for {str(said.get('aud'))[:200]!r}"
+
+
+def _value(said: Mapping[str, Any], claim: str) -> object:
+    """Returns a claim of the token; a name with dots that is none of its claims is a way into them (`realm_access.roles`)."""
+    if claim in said:
+        return said[claim]
+    found: object = said
+    for name in claim.split("."):
+        found = found.get(name) if isinstance(found, dict) else None
+    return found
+
+
+def _texts(value: object) -> list[str]:
+    listed = [value] if isinstance(value, str) else value if isinstance(value, list) else []
+    return [text for text in listed if isinstance(text, str)]

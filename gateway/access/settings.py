@@ -34,14 +34,16 @@ class LogInSettings:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OidcSettings:
     """`jwks_url` or `jwks_file` has the issuer's keys. `claim` is a text or a list of texts of the token; `grants` has for
-    each of them what it grants, as texts joined by blanks: `dba = "admin:* operator"`. `ca`: who signed the certificate of the
-    issuer's addresses; without it the usual CAs count."""
+    each of them what it grants, as texts joined by blanks: `dba = "admin:* operator"`. `name`: the claim that names people, for
+    their limits, the log and the trail. `ca`: who signed the certificate of the issuer's addresses; without it the usual CAs
+    count."""
 
     issuer: Annotated[str, RESTART]
     audience: Annotated[str, RESTART]
     jwks_url: Annotated[Url, RESTART] = ""
     jwks_file: Annotated[Path | None, RESTART] = None
     claim: Annotated[str, RUN_TIME] = "groups"
+    name: Annotated[str, RUN_TIME] = "sub"
     grants: Annotated[Mapping[str, str], RUN_TIME] = field(default_factory=dict)
     fetch_deadline_s: Annotated[float, Within(0.1, 60), RESTART] = 5.0
     refresh_s: Annotated[float, Within(1, 86_400), RESTART] = 300.0

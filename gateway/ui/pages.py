@@ -70,6 +70,13 @@ class Pages:
         if token is not None:
             scope["headers"] = [*headers, (b"authorization", f"Bearer {token}".encode("latin-1", "replace"))]
 
+    async def is_logged_in(self, request: Request) -> bool:
+        """Returns whether this browser has a session that the gate still takes, or nobody has to log in."""
+        if self.gate is None:
+            return True
+        token = self.sessions.token_of(self.sessions.number_of(request.scope["headers"]))
+        return token is not None and await self.gate.is_known(request.scope)
+
     def may(self, caller: Caller, method: str, path: str) -> bool:
         """Returns whether this caller may call a route of the API or of the page, as far as no table is named."""
         return NEEDS[method, path].missing(caller, "") is None
@@ -125,7 +132,7 @@ class Pages:
         there = f"{BY_ISSUER}?{urlencode({'next': own_path(next_path)})}"
         values = {
             "next": own_path(next_path), "refusal": _sentence(refusal), "idle": f"{IDLE_S // 60:.0f} minutes", "issuer": issuer,
-            "there": there,
+            "there": there, "leave": "" if self.log_in_by is None else self.log_in_by.leave_url,
         }
         return self.page(request, "login.html", "Log in", values, status=status, session=session, cookies=cookies)
 

@@ -38,6 +38,7 @@ OF_ALL = LimitSettings(requests_per_s=20, concurrent=20)
 class _LoggedIn(NamedTuple):
     id_token: str
     until_s: float
+    claims: str  # what the configuration could have granted something by
 
 
 class LogIn:
@@ -59,18 +60,23 @@ class LogIn:
         """Another secret, other scopes or another `session_s` from now on."""
         self._login = self._provider.login = login
 
+    @property
+    def leave_url(self) -> str:
+        """Returns where people log out at the issuer; empty where it did not say so (yet)."""
+        url = self._provider.end_session_url
+        return _with(url, {"client_id": self._login.client_id}) if url else ""
+
     # ---- the flow
     async def begin(self, next_path: str, session: str) -> tuple[str, str]:
         """Returns the address to which the browser is sent, and what its cookie keeps. Raises Unavailable."""
         endpoints, login = await self._provider.endpoints(), self._login
         pending = self._pending.begin(next_path, session)
-        asked = urlencode({
+        asked = {
             "response_type": "code", "client_id": login.client_id, "redirect_uri": login.redirect_url,
             "scope": " ".join(login.scopes), "state": pending.state, "nonce": pending.nonce,
             "code_challenge": pending.challenge, "code_challenge_method": "S256",
-        })
-        url = endpoints.authorization_url
-        return f"{url}{'&' if urlsplit(url).query else '?'}{asked}", self._pending.seal(pending)
+        }
+        return _with(endpoints.authorization_url, asked), self._pending.seal(pending)
 
     def take(self, answer: Mapping[str, str], sealed: str) -> PendingLogIn:
         """Returns the log-in that the issuer's answer ends. Raises Unauthenticated, Overloaded."""
@@ -90,7 +96,7 @@ class LogIn:
         session_s = self._login.session_s
         until_s = self._wall_s() + session_s if session_s else claims.until_s
         known = PREFIX + self._secret()
-        self._known[_key(known)] = _LoggedIn(id_token, until_s)
+        self._known[_key(known)] = _LoggedIn(id_token, until_s, self._oidc.why_nothing_is_granted(claims))
         if len(self._known) > KNOWN_MAX:
             self._known.popitem(last=False)
         return known
@@ -126,13 +132,13 @@ class LogIn:
         nonce = held.get("nonce")
         if not isinstance(nonce, str) or not compare_digest(nonce.encode("utf-8", "replace"), pending.nonce.encode()):
             raise refused(
-                f"the ID token of {self.issuer} for {claims.subject!r} has not the nonce of this log-in",
+                f"the ID token of {self.issuer} for {claims.name!r} has not the nonce of this log-in",
                 f"what {self.name} says of you is of another log-in: begin it again",
             )
         is_for_several = isinstance(held["aud"], list) and len(held["aud"]) > 1
         if held.get("azp", None if is_for_several else client_id) != client_id:
             raise refused(
-                f"the ID token of {self.issuer} for {claims.subject!r} was made for another client",
+                f"the ID token of {self.issuer} for {claims.name!r} was made for another client",
                 f"what {self.name} says of you is for another client: begin the log-in again",
             )
         return claims
@@ -141,6 +147,15 @@ class LogIn:
     def end(self, known: str) -> None:
         """Ends a log-in; nothing where there is none."""
         self._known.pop(_key(known), None)
+
+    def nothing_granted(self, known: str, caller: Caller) -> Forbidden:
+        """Ends the log-in of somebody to whom the configuration grants nothing, and returns what he reads."""
+        held = self._known.pop(_key(known), None)
+        return Forbidden(
+            f"{self.name} knows you as {caller.name}, and nothing is granted to you here"
+            f"{f' ({held.claims})' if held else ''}: ask an administrator of this pair to put one of your groups into "
+            "[access.oidc.grants], then log in again", grant="any of [access.oidc.grants]",
+        )
 
     async def authenticate(self, presented: Presented) -> Proof | None:
         if not presented.bearer.startswith(PREFIX):
@@ -177,19 +192,16 @@ class LogIn:
         return f"nobody can log in at the page by {self.issuer}: {self._provider.fault}" if self._provider.fault else ""
 
     async def refresh(self) -> bool:
+        if self._provider.fault:  # so that it is said no longer than it is so
+            await self._provider.look()
         return False
 
     async def close(self) -> None:
         await self._provider.close()
 
 
-def nothing_granted(caller: Caller, issuer: str) -> Forbidden:
-    """Somebody whom the issuer knows, and to none of whose values of the claim the configuration grants anything."""
-    return Forbidden(
-        f"the provider {shown_name(issuer)} knows you as {caller.name}, and nothing is granted to you here: ask an "
-        "administrator of this pair to put one of your groups into [access.oidc.grants], then log in again",
-        grant="any of [access.oidc.grants]",
-    )
+def _with(url: str, asked: Mapping[str, str]) -> str:
+    return f"{url}{'&' if urlsplit(url).query else '?'}{urlencode(asked)}"
 
 
 def _key(known: str) -> bytes:

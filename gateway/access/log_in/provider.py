@@ -1,8 +1,9 @@
 """The issuer as a provider of log-ins: where its endpoints are, and the ID token that it gives for a code.
 
 What always holds: each call has a deadline, a bound on its answer, and follows no redirect; a discovery document counts only
-where it names the configured issuer and encrypted addresses; an old one stays valid while no new one can be had, and one that
-cannot be had is asked for no more often than RETRY_S. No code, token or secret stands in an error or in the log.
+where it names the configured issuer and encrypted addresses; a log-in begins only where the issuer gave its document within
+ASKED_S, so that nobody is sent to one that is down, and however many begin, it is asked for once in ASKED_S; a log-in that was
+begun ends at the addresses of its beginning. No code, token or secret stands in an error or in the log.
 Source: OpenID Connect Discovery section 4, RFC 6749 sections 2.3.1, 4.1.3 and 5.2.
 """
 
@@ -25,24 +26,27 @@ from twinlog.decoding import decoded, or_none
 from twinlog.errors import TwinlogError, Unavailable, words
 
 DISCOVERY = "/.well-known/openid-configuration"
-DISCOVERY_S, RETRY_S = 3600.0, 5.0
+ASKED_S = 5.0  # between two questions for the document
 DISCOVERY_BYTES_MAX, TOKEN_BYTES_MAX, ID_TOKEN_LENGTH_MAX = 256 << 10, 256 << 10, 16 << 10
 _OR_TOKEN = "or log in with a token"
 _BASIC, _POST = "client_secret_basic", "client_secret_post"
 
 
 class Endpoints(NamedTuple):
-    """`in_form`: the secret goes into the form, because the issuer takes it nowhere else."""
+    """`in_form`: the secret goes into the form, because the issuer takes it nowhere else. `end_session_url`: where people log
+    out there; empty: unknown."""
 
     authorization_url: str
     token_url: str
     in_form: bool = False
+    end_session_url: str = ""
 
 
 class _Discovery(Struct, frozen=True):
     issuer: str
     authorization_endpoint: str
     token_endpoint: str
+    end_session_endpoint: str | None = None
     token_endpoint_auth_methods_supported: tuple[str, ...] = (_BASIC,)
 
 
@@ -74,35 +78,45 @@ class Provider:
         self._client = issuer_client(settings, transport)
         self._warnings = BoundedWarnings("gateway.access.log_in", now_s)
         self._asking = asyncio.Lock()
-        self._asked_s, self._is_due_s = -RETRY_S, 0.0
-        self._endpoints: Endpoints | None = None
-        if login.authorization_url:
-            self._endpoints, self._is_due_s = Endpoints(login.authorization_url, login.token_url), float("inf")
+        self._asked_s = -ASKED_S  # when it answered last, or did not
+        self._is_asked = not login.authorization_url
+        self._endpoints = Endpoints(login.authorization_url, login.token_url)
 
     async def endpoints(self) -> Endpoints:
-        """Raises Unavailable where they are not known and cannot be found out now."""
-        if self._now_s() >= self._is_due_s or self._endpoints is None:
-            async with self._asking:
-                if self._now_s() >= self._is_due_s and self._now_s() - self._asked_s >= RETRY_S:
-                    await self._discover()
-        if self._endpoints is None:
+        """Returns where a log-in begins. Raises Unavailable where the issuer does not say that now."""
+        await self.look()
+        if self.fault:
             raise Unavailable(
-                f"{self._name} cannot be reached from this gateway now, so nobody can log in there: try again in a moment, "
-                f"{_OR_TOKEN}", retry_after_s=RETRY_S,
+                f"{self._name} cannot be reached from this gateway now, or its answer is not that of this issuer, so nobody "
+                f"can log in there: `twinlog status` says why; try again in a moment, {_OR_TOKEN}", retry_after_s=ASKED_S,
             )
         return self._endpoints
 
+    @property
+    def end_session_url(self) -> str:
+        return self._endpoints.end_session_url
+
+    async def look(self) -> None:
+        """Asks the issuer where its endpoints are, unless it was asked a moment ago or the configuration says it. All who wait
+        share an answer, also that of an issuer which hangs."""
+        if not self._is_asked:
+            return
+        async with self._asking:
+            if self._now_s() - self._asked_s >= ASKED_S:
+                await self._discover()
+                self._asked_s = self._now_s()
+
     async def _discover(self) -> None:
         url = self.issuer.rstrip("/") + DISCOVERY
-        self._asked_s = self._now_s()
         try:
             async with asyncio.timeout(self._deadline_s):
                 data = await fetched(self._client, url, DISCOVERY_BYTES_MAX)
             self._endpoints, self.fault = self._read(decoded(_read_discovery, data, ValueError)), ""
-            self._is_due_s = self._now_s() + DISCOVERY_S
         except (OSError, httpx.HTTPError, ValueError) as error:  # a TimeoutError is an OSError
-            self.fault = f"{url}: {self._told(error)}"
-            self._warnings.warn("an issuer does not say where its log-in is", issuer=self.issuer, fault=self.fault)
+            fault = f"{url}: {self._told(error)}"
+            if fault != self.fault:
+                self._warnings.warn("an issuer does not say where its log-in is", issuer=self.issuer, fault=fault)
+            self.fault = fault
 
     def _read(self, found: _Discovery) -> Endpoints:
         if found.issuer != self.issuer:
@@ -110,8 +124,9 @@ class Provider:
         for url in (found.authorization_endpoint, found.token_endpoint):
             if not is_protected(url):
                 raise ValueError(f"it names {url[:200]!r}, which is no https address")
-        methods = found.token_endpoint_auth_methods_supported
-        return Endpoints(found.authorization_endpoint, found.token_endpoint, _BASIC not in methods and _POST in methods)
+        methods, leave = found.token_endpoint_auth_methods_supported, found.end_session_endpoint or ""
+        in_form = _BASIC not in methods and _POST in methods
+        return Endpoints(found.authorization_endpoint, found.token_endpoint, in_form, leave if is_protected(leave) else "")
 
     def _told(self, error: Exception) -> str:
         if isinstance(error, TimeoutError | httpx.TimeoutException):
@@ -121,7 +136,7 @@ class Provider:
     # ---- a code
     async def exchange(self, code: str, verifier: str) -> str:
         """Returns the ID token for a code, not verified. Raises Unauthenticated, Unavailable."""
-        endpoints, login = await self.endpoints(), self.login
+        endpoints, login = self._endpoints, self.login
         form = {
             "grant_type": "authorization_code", "code": code, "redirect_uri": login.redirect_url, "code_verifier": verifier,
         }
@@ -169,7 +184,7 @@ class Provider:
 
     def _trouble(self, fault: str, said: str, way_out: str = _OR_TOKEN) -> Unavailable:
         self._warnings.warn("an issuer did not complete a log-in", issuer=self.issuer, fault=fault)
-        return Unavailable(f"{said}, {way_out}", retry_after_s=RETRY_S)
+        return Unavailable(f"{said}, {way_out}", retry_after_s=ASKED_S)
 
     async def close(self) -> None:
         await self._client.aclose()

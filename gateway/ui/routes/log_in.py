@@ -18,7 +18,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from gateway.access.caller import CALLER, Caller
-from gateway.access.log_in.log_in import LogIn, nothing_granted
+from gateway.access.log_in.log_in import LogIn
 from gateway.access.log_in.pending import PENDING_S
 from gateway.access.needs import IDENTITY
 from gateway.access.settings import CALLBACK
@@ -43,7 +43,10 @@ def add_routes(routes: APIRouter) -> None:
 def _by_token(routes: APIRouter) -> None:
     @routes.get(LOG_IN.removeprefix(PREFIX))
     async def log_in_page(request: Request, next: Text = "/ui") -> Response:
-        return pages_of(request).log_in_page(request, next)
+        pages = pages_of(request)
+        if await pages.is_logged_in(request):
+            return pages.see_other(own_path(next))
+        return pages.log_in_page(request, next)
 
     @routes.post(LOG_IN.removeprefix(PREFIX))
     async def log_in(request: Request) -> Response:
@@ -104,8 +107,7 @@ async def _begun(
         budget.leave()
     caller: Caller = scope[CALLER]
     if not caller.grants.texts():
-        log_in.end(known)
-        return await _refused(pages, request, nothing_granted(caller, log_in.issuer), there, caller, session, taken=True)
+        return await _refused(pages, request, log_in.nothing_granted(known, caller), there, caller, session, taken=True)
     pages.note(request, LOGGED_IN, who_of(scope), {"issuer": log_in.issuer})
     pages.end_session(session)
     values = {"next": there, "subject": caller.name, "issuer": log_in.name}

@@ -17,7 +17,9 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 from gateway.access.authenticator import Presented, Proof
+from gateway.access.gate import Gate
 from gateway.access.jwks import BYTES_MAX, RETRY_S, read_keys
+from gateway.access.limits import LimitSettings
 from gateway.access.oidc import LEEWAY_S, Oidc
 from gateway.access.settings import OidcSettings
 from tests.gateway.access.rig import guarded_door
@@ -78,6 +80,11 @@ def oidc(issuer: Issuer, now: Now | None = None, **more: Any) -> Oidc:
     return Oidc(settings(**more), now or Now(), httpx.MockTransport(issuer))
 
 
+def shown(token: str) -> dict[str, Any]:
+    """Returns the scope of a request with a token."""
+    return {"headers": [(b"authorization", f"Bearer {token}".encode())]}
+
+
 async def _proof(one: Oidc, token: str) -> Proof:
     found = await one.authenticate(Presented(token))
     assert found is not None
@@ -117,6 +124,19 @@ async def test_what_is_granted_stands_in_the_configuration(known: Oidc, groups: 
     assert (await _proof(known, signed(claims(groups=groups)))).caller.grants.texts() == wanted
 
 
+@pytest.mark.parametrize(("claim", "more", "wanted"), [
+    ("realm_access.roles", {"realm_access": {"roles": ["ops", "offline_access"]}}, ["operator"]),
+    ("realm_access.roles", {"realm_access.roles": ["dba"], "realm_access": {"roles": ["ops"]}}, ["admin:*", "reader:*"]),
+    ("https://example.com/groups", {"https://example.com/groups": ["ops"]}, ["operator"]),
+    ("realm_access.roles", {"realm_access": ["ops"]}, []), ("realm_access.roles", {"realm_access": None}, []),
+    ("realm_access", {"realm_access": {"roles": ["ops"]}}, []), ("", {}, []), ("..", {}, []), ("groups.", {}, []),
+])
+async def test_the_claim_may_be_a_way_into_the_token(claim: str, more: dict[str, Any], wanted: list[str]) -> None:
+    one = oidc(Issuer(lambda: keys(jwk(RSA, "k1"))), claim=claim)
+    assert (await _proof(one, signed(claims(**more)))).caller.grants.texts() == wanted
+    await one.close()
+
+
 def _part(value: dict[str, Any]) -> str:
     return base64.urlsafe_b64encode(json.dumps(value).encode()).rstrip(b"=").decode()
 
@@ -147,9 +167,9 @@ def _by_a_secret() -> str:
     (lambda: signed(claims(exp=None)), "exp"),
     (lambda: signed(claims(nbf=int(time.time()) + 86_400)), "not yet valid"),
     (lambda: signed(claims(sub=None)), "sub"),
-    (lambda: signed(claims(sub="")), "subject"),
-    (lambda: signed(claims(sub="ann\x1b[2J")), "subject"),
-    (lambda: signed(claims(sub="a" * 200)), "subject"),
+    (lambda: signed(claims(sub="")), "the claim 'sub'"),
+    (lambda: signed(claims(sub="ann\x1b[2J")), "the claim 'sub'"),
+    (lambda: signed(claims(sub="a" * 200)), "the claim 'sub'"),
     (lambda: signed(claims(), OTHER), "Signature"),
     (lambda: signed(claims(), kid="k9"), "no key 'k9'"),
     (lambda: signed(claims(), kid=None), "no key"),
@@ -188,6 +208,43 @@ async def test_unknown_keys_make_few_fetches() -> None:
     for number in range(50):
         await _refusal(one, signed(claims(), kid=f"x{number}"))
     assert issuer.asked == 1
+
+
+async def test_a_key_that_was_taken_back_ends_what_it_proved_whoever_found_that_out() -> None:
+    """Its proofs are kept at the gate; a token of the new key, and no refresh, brings the new keys."""
+    given = [keys(jwk(RSA, "k1"))]
+    now = Now()
+    one = oidc(Issuer(lambda: given[-1]), now)
+    gate = Gate([one], LimitSettings(), wall_s=time.time, now_s=now)
+    old, new = signed(claims()), signed(claims(), OTHER, kid="k2")
+    assert await gate.is_known(shown(old))
+    await gate.refresh()
+    given.append(keys(jwk(OTHER, "k2")))
+    now.s += RETRY_S
+    assert await gate.is_known(shown(new))
+    await gate.refresh()
+    assert not await gate.is_known(shown(old))
+    assert await gate.is_known(shown(new))
+    await gate.close()
+
+
+async def test_keys_that_cannot_be_fetched_are_asked_for_again_soon(capfd: pytest.CaptureFixture[str]) -> None:
+    given: list[Any] = [httpx.Response(503)]
+    issuer, now = Issuer(lambda: given[-1]), Now()
+    one = oidc(issuer, now)
+    await one.refresh()
+    assert "none were read yet" in one.fault
+    given.append(b"[]")
+    for _ in range(3):
+        now.s += RETRY_S
+        await one.refresh()
+        await one.refresh()
+    assert issuer.asked == 4
+    given.append(keys(jwk(RSA, "k1")))
+    now.s += RETRY_S
+    await one.refresh()
+    assert one.fault == ""
+    assert capfd.readouterr().out.count("cannot be read") == 2, "each fault is logged once"
 
 
 async def test_keys_are_fetched_again_in_time() -> None:
@@ -239,6 +296,7 @@ async def test_what_is_no_set_of_keys_changes_nothing(answer: Any) -> None:
     now = Now()
     one = oidc(Issuer(lambda: given[-1]), now)
     await _proof(one, signed(claims()))
+    await one.refresh()
     given.append(answer)
     now.s += 1000
     assert one.fault == ""

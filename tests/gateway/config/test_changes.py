@@ -20,9 +20,9 @@ AT_RUN_TIME = {  # by hand beside the marks, so that a slip in either shows
     "commit.queue_bytes_max", "commit.requests_max", "commit.frames_in_flight_max", "commit.frame_bytes_max",
     "replication.batch_bytes_max", "engine.flush_interval_s", "audits.recent_s", "switchover.lag_records_max",
     "backups.old_after_s",
-    "switchover.lag_max_s", "access.certificates", "access.oidc.claim", "access.oidc.grants", "access.limits.requests_per_s",
-    "access.limits.bytes_per_s", "access.limits.concurrent", "access.oidc.login.client_secret", "access.oidc.login.scopes",
-    "access.oidc.login.session_s", "log.level",
+    "switchover.lag_max_s", "access.certificates", "access.oidc.claim", "access.oidc.name", "access.oidc.grants",
+    "access.limits.requests_per_s", "access.limits.bytes_per_s", "access.limits.concurrent",
+    "access.oidc.login.client_secret", "access.oidc.login.scopes", "access.oidc.login.session_s", "log.level",
 }
 ACCESS = '[access]\npeer_calls = "plain"\n[access.certificates]\n"cn:ann" = "operator"\n'
 

@@ -228,6 +228,7 @@ async def test_checks_that_fail_are_on_the_page(served: DoorClient, monkeypatch:
 
 # ---- who asks
 async def _logged_in(door: GuardedDoor, name: str, next_path: str = "/ui") -> httpx.Response:
+    door.http.cookies.clear()  # whoever is logged in sees no form
     page = await door.http.get("/ui/login", headers=HTML)
     return await door.http.post(
         "/ui/login", data={"form": form_of(page), "token": door.tokens[name], "next": next_path}, headers=HTML
@@ -249,6 +250,25 @@ async def test_whoever_is_not_known_is_led_to_the_log_in_and_back() -> None:
         assert "SameSite=Strict" in cookie
         assert (await door.http.get("/ui/history", headers=HTML)).status_code == 200
         assert (await door.http.get("/v1/operations")).status_code == 401  # the cookie is for the page alone
+
+
+async def test_whoever_is_logged_in_already_is_led_on_from_the_log_in() -> None:
+    async with guarded_door() as door:
+        _lively(door.service)
+        asked = "/ui/login?next=/ui/history"
+        assert (await door.http.get(asked, headers=HTML)).status_code == 200
+        await _logged_in(door, "operator")
+        led = [(await door.http.get(path, headers=HTML)) for path in (asked, "/ui/login", "/ui/login?next=//evil.example")]
+        assert [(one.status_code, one.headers["location"]) for one in led] == [(303, "/ui/history"), (303, "/ui"), (303, "/ui")]
+        with changing(door.file) as (tokens, store):
+            store(without_token(tokens, "operator"))
+        await door.gate.refresh()
+        assert (await door.http.get(asked, headers=HTML)).status_code == 200, "a session that counts no more leads nowhere"
+
+
+async def test_where_nobody_has_to_log_in_the_log_in_leads_on(served: DoorClient) -> None:
+    answer = await served.http.get("/ui/login?next=/ui/history", headers=HTML)
+    assert (answer.status_code, answer.headers["location"]) == (303, "/ui/history")
 
 
 LINK = {**HTML, "sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate"}

@@ -11,11 +11,12 @@ import pytest
 import structlog
 
 from gateway.access.log_in.log_in import OF_ALL
+from gateway.access.log_in.provider import ASKED_S
 from gateway.access.oidc import LEEWAY_S
 from gateway.access.opening import apply
 from gateway.access.settings import AccessSettings
 from tests.gateway.access.log_in.log_in_rig import LogInDoor, is_in, log_in_door, oidc_settings, refused, said
-from tests.gateway.access.log_in.provider_twin import OTHER_KEY, SECRET, Provider
+from tests.gateway.access.log_in.provider_twin import CLIENT, OTHER_KEY, SECRET, Provider
 from tests.gateway.access.rig import guarded_door
 from tests.gateway.trail.trail_rig import stored
 from tests.gateway.ui.test_pages_over_http import form_of
@@ -137,11 +138,11 @@ async def test_an_id_token_of_another_log_in(provider: Provider, door: LogInDoor
 
 @pytest.mark.parametrize(("claims", "words", "why"), [
     ({"aud": "other"}, "not valid here", "Audience"),
-    ({"aud": "twinlog-shop"}, "not valid here", "Audience"),  # the audience of bearer tokens is no client
+    ({"aud": "twinlog-shop"}, "not valid here", "for 'twinlog-shop'"),  # the audience of bearer tokens is no client
     ({"aud": ["twinlog-page", "other"]}, "for another client", "for another client"),
     ({"aud": ["twinlog-page", "other"], "azp": "other"}, "for another client", "for another client"),
     ({"azp": "other"}, "for another client", "for another client"),
-    ({"iss": "https://evil.example"}, "not valid here", "issuer"),
+    ({"iss": "https://evil.example"}, "not valid here", "it is of 'https://evil.example'"),
     ({"nonce": None}, "of another log-in", "has not the nonce"),
     ({"nonce": 7}, "of another log-in", "has not the nonce"),
     ({"nonce": "x"}, "of another log-in", "has not the nonce"),
@@ -149,7 +150,7 @@ async def test_an_id_token_of_another_log_in(provider: Provider, door: LogInDoor
     ({"iat": 4_000_000_000}, "the clocks of the two differ", "not yet valid"),
     ({"exp": None}, "not valid here", "exp"),
     ({"sub": None}, "not valid here", "sub"),
-    ({"sub": "a\x1b[2J"}, "not valid here", "subject"),
+    ({"sub": "a\x1b[2J"}, "not valid here", "the claim 'sub'"),
 ])
 async def test_an_id_token_that_does_not_hold(
     provider: Provider, door: LogInDoor, claims: dict[str, object], words: str, why: str,
@@ -203,6 +204,41 @@ async def test_somebody_to_whom_nothing_is_granted(door: LogInDoor) -> None:
     assert (line.who.name, line.who.kind) == ("eve", "oidc")
     assert door.log_in.name in line.what["why"]
     assert not door.log_in._known
+
+
+@pytest.mark.parametrize(("groups", "words"), [
+    (None, "the token has no claim 'groups'"), ([], "the claim 'groups' has no text"), ({"dba": 1}, "has no text"),
+    (["/dba"], "the claim 'groups' has '/dba', and none of these is in"), (["\x1b[2J<b>"], "has '\\x1b[2J<b>'"),
+    ([f"g{number}" for number in range(7)], "'g4' and 2 more, and none"), ("x" * 500, f"has '{'x' * 128}', and none"),
+])
+async def test_whoever_is_granted_nothing_reads_by_what(
+    provider: Provider, door: LogInDoor, groups: object, words: str,
+) -> None:
+    provider.claims = {"groups": groups}
+    await refused(door, await door.browser.log_in(), 403, words)
+
+
+async def test_people_are_named_by_the_claim_that_the_configuration_says(provider: Provider, tmp_path: Path) -> None:
+    provider.claims = {"sub": "5fb28ba5", "preferred_username": "ann"}
+    async with log_in_door(provider, tmp_path, replace(oidc_settings(provider), name="preferred_username")) as door:
+        assert "You are logged in as ann" in said(await door.browser.log_in())
+        assert (await door.lines("session.login"))[0].who.name == "ann"
+        provider.claims = {"preferred_username": None}
+        async with door.another_browser() as other:
+            assert "not valid here" in said(await other.log_in())
+
+
+@pytest.mark.parametrize("url", ["", "http://id.example/logout", "javascript:alert(1)", None])
+async def test_whoever_is_known_there_as_somebody_else_finds_the_way_out(
+    provider: Provider, door: LogInDoor, url: str | None,
+) -> None:
+    there = f"{provider.url}/logout"
+    provider.discovery = {"end_session_endpoint": there}
+    answer = await door.browser.log_in("eve")
+    assert f'href="{there}?client_id={CLIENT}"' in answer.text
+    provider.discovery = {"end_session_endpoint": url}
+    door.clock.ahead_s += ASKED_S
+    assert "log out there" not in (await door.browser.log_in("eve")).text
 
 
 # ---- how long, and how much
