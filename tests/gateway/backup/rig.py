@@ -11,6 +11,7 @@ from typing import Any
 from gateway.backup.restoring import Restored, Restorer
 from gateway.backup.taking import BackupTaker, Taken
 from gateway.backup.target import Target, opened
+from gateway.backup.verifying import verify
 from gateway.config.loading import load_site_config
 from gateway.config.model import SiteConfig
 from gateway.service.port import Mutation, WriteRequest
@@ -26,11 +27,27 @@ DEADLINE_S = 60.0
 Rows = dict[tuple[int, bytes], tuple[bytes, int]]
 
 
+class Quiet:
+    """A Progress that keeps what it was given."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.figures: list[tuple[int, int | None, str]] = []
+
+    def say(self, line: str) -> None:
+        self.lines.append(line)
+
+    begin = say
+
+    def reached(self, done: int, total: int | None, shown: str) -> None:
+        self.figures.append((done, total, shown))
+
+
 class PairSites:
     """The sites of a pair, as twinlog.sites.Sites gives them, without HTTP."""
 
     def __init__(self, pair: Pair) -> None:
-        self._pair, self._loop = pair, asyncio.get_running_loop()
+        self._pair, self.loop = pair, asyncio.get_running_loop()
         self.asked: list[str] = []
         self.urls = dict.fromkeys("ab", "")
         self.spoil: Callable[[bytes], bytes] = lambda piece: piece
@@ -47,7 +64,7 @@ class PairSites:
         else:
             assert (what, body is not None) == ("complete", True)
             work = backups.complete(target, **(body or {}))
-        asyncio.run_coroutine_threadsafe(work, self._loop).result(DEADLINE_S)
+        asyncio.run_coroutine_threadsafe(work, self.loop).result(DEADLINE_S)
         return {}
 
     def stream(self, site: str, path: str, body: Mapping[str, Any]) -> Generator[bytes, None, None]:
@@ -62,10 +79,10 @@ class PairSites:
         else:
             source = backups.log(target, *after) if what == "log" else backups.kept(*after)
         try:
-            while piece := asyncio.run_coroutine_threadsafe(_next(source), self._loop).result(DEADLINE_S):
+            while piece := asyncio.run_coroutine_threadsafe(_next(source), self.loop).result(DEADLINE_S):
                 yield self.spoil(piece)
         finally:  # as a connection that is closed
-            asyncio.run_coroutine_threadsafe(source.aclose(), self._loop).result(DEADLINE_S)
+            asyncio.run_coroutine_threadsafe(source.aclose(), self.loop).result(DEADLINE_S)
 
 
 async def _next(source: AsyncIterator[bytes]) -> bytes:
@@ -83,7 +100,7 @@ async def back_up(
 ) -> Taken:
     sites = PairSites(pair) if isinstance(pair, Pair) else pair
     async with target_at(folder, keys) as target:
-        taker = BackupTaker(sites, target, in_the_clear=in_the_clear, say=lambda line: None)  # type: ignore[arg-type]
+        taker = BackupTaker(sites, target, Quiet(), in_the_clear=in_the_clear)  # type: ignore[arg-type]
         return await taker.take(new_base=new_base)
 
 
@@ -119,7 +136,12 @@ async def restore(
     keys: Keyring = NO_KEYS,
 ) -> Restored:
     async with target_at(folder, keys) as target:
-        return await Restorer(target, new_site(root, site, engine), lambda line: None).restore(moment)
+        return await Restorer(target, new_site(root, site, engine), Quiet()).restore(moment)
+
+
+async def verified(folder: Path, keys: Keyring = NO_KEYS) -> tuple[int, list[str]]:
+    async with target_at(folder, keys) as target:
+        return await verify(target, Quiet())
 
 
 async def rows_of(engine: StorageEngine) -> Rows:
