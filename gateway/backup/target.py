@@ -35,7 +35,7 @@ from storage.backup.pruning import Unfinished, unfinished_bases
 from storage.backup.sealing import check_proof, open_file, proven, seal_file
 from storage.disk.os_files import make_folders
 from storage.log.encryption import NO_KEYS, Keyring
-from twinlog.errors import Conflict, DamagedLog, DfsExists, DfsNotFound, InvalidInput, NotFound, reason
+from twinlog.errors import Conflict, DamagedLog, DfsError, DfsExists, DfsNotFound, InvalidInput, NotFound, reason
 from twinlog.wire.home_paths import expanded
 
 DEADLINE_S = 60.0  # of a call, which may write a whole part
@@ -65,13 +65,15 @@ class Target:
         return found
 
     async def publish(self, manifest: Manifest) -> None:
-        """Raises Conflict when another backup wrote to this place meanwhile."""
+        """Raises Conflict when another backup wrote to this place meanwhile; DfsError, and it may be there all the same."""
         try:
             await self.dfs.create_file(f"/{manifest_name(manifest.number)}", encode_manifest(proven(self.keys, manifest)))
         except DfsExists as error:
             raise Conflict(
                 f"another backup wrote to {self.place} at the same time: its manifest stands, run this one again"
             ) from error
+        except DfsError as error:
+            raise DfsError(f"{error.message}; this one may be whole or not: the next call finds out", **error.fields) from error
 
     async def mark(self, base_id: str, number: int) -> None:
         """No manifest names this base yet, or soon none will: what there is of it may be removed (pruning.py). `number`: of the

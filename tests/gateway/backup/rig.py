@@ -47,7 +47,7 @@ class PairSites:
     """The sites of a pair, as twinlog.sites.Sites gives them, without HTTP."""
 
     def __init__(self, pair: Pair) -> None:
-        self._pair, self.loop = pair, asyncio.get_running_loop()
+        self._pair, self._loop = pair, asyncio.get_running_loop()
         self.asked: list[str] = []
         self.urls = dict.fromkeys("ab", "")
         self.spoil: Callable[[bytes], bytes] = lambda piece: piece
@@ -64,7 +64,7 @@ class PairSites:
         else:
             assert (what, body is not None) == ("complete", True)
             work = backups.complete(target, **(body or {}))
-        asyncio.run_coroutine_threadsafe(work, self.loop).result(DEADLINE_S)
+        asyncio.run_coroutine_threadsafe(work, self._loop).result(DEADLINE_S)
         return {}
 
     def stream(self, site: str, path: str, body: Mapping[str, Any]) -> Generator[bytes, None, None]:
@@ -79,10 +79,10 @@ class PairSites:
         else:
             source = backups.log(target, *after) if what == "log" else backups.kept(*after)
         try:
-            while piece := asyncio.run_coroutine_threadsafe(_next(source), self.loop).result(DEADLINE_S):
+            while piece := asyncio.run_coroutine_threadsafe(_next(source), self._loop).result(DEADLINE_S):
                 yield self.spoil(piece)
         finally:  # as a connection that is closed
-            asyncio.run_coroutine_threadsafe(source.aclose(), self.loop).result(DEADLINE_S)
+            asyncio.run_coroutine_threadsafe(source.aclose(), self._loop).result(DEADLINE_S)
 
 
 async def _next(source: AsyncIterator[bytes]) -> bytes:
