@@ -68,6 +68,7 @@ class BackupTaker:
             self._progress.begin(f"reading all rows from site {active}")
             manifest = await self._base(active, held[-1] if held else None)
             await self._publish_base(manifest)
+            self._progress.say(f"all rows are in: sequence {manifest.end.seq:,} can be restored, whatever happens now")
         grown = await self._grown(active, manifest)
         if len(grown.log) > len(manifest.log):
             await self._target.publish(grown)
