@@ -13,7 +13,6 @@ from gateway.backup.holding import TARGETS_MAX
 from gateway.backup.restoring import Restorer
 from gateway.backup.taking import BackupTaker
 from gateway.backup.verifying import verify
-from gateway.config.loading import load_site_config
 from gateway.service.receipts import receipt_outcome
 from remote_log.replication.base_sender import BaseSettings
 from storage.backup.manifest import WantedMoment
@@ -371,14 +370,7 @@ async def test_a_whole_storage_begins_anew_from_its_own_directory_alone(
 ) -> None:
     """A database lies outside of the directory: another restore may name it by mistake."""
     await back_up(pair, tmp_path / "backup")
-    url = f'\nurl = "sqlite:///{tmp_path / "rows.db"}"'
-    for name in ("new", "other"):
-        file = new_site(tmp_path / name, engine="sqlite").data_dir.parent / "site.toml"
-        file.write_text(file.read_text().replace('kind = "sqlite"', f'kind = "sqlite"{url}'))
-
-    async def again(name: str) -> None:
-        async with target_at(tmp_path / "backup") as target:
-            await Restorer(target, load_site_config(tmp_path / name / "site.toml", {}), Quiet()).restore(WantedMoment())
+    engine, other = tmp_path / "new/a/engine", new_site(tmp_path / "other")
 
     def killed(*_: object) -> None:
         raise KeyboardInterrupt
@@ -386,13 +378,14 @@ async def test_a_whole_storage_begins_anew_from_its_own_directory_alone(
     with monkeypatch.context() as patched:
         patched.setattr(restoring, "end_restore", killed)
         with pytest.raises(KeyboardInterrupt):
-            await again("new")
+            await restore(tmp_path / "backup", tmp_path / "new")
+    open_data_dir(other.data_dir, other.pair, other.site, restores=True).close()
+    engine.rename(other.data_dir / "engine")
     with pytest.raises(Refused, match="holds rows of a pair: a restore fills an empty one only"):
-        await again("other")
-    await again("new")
+        await restore(tmp_path / "backup", tmp_path / "other")
+    (other.data_dir / "engine").rename(engine)
+    await restore(tmp_path / "backup", tmp_path / "new")
     open_data_dir(tmp_path / "new/a", "test", "a").close()
-    with pytest.raises(Refused, match="holds rows of a pair"):
-        await again("other")
 
 
 async def test_how_far_it_is(pair: Pair, tmp_path: Path) -> None:
