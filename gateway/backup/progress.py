@@ -1,7 +1,4 @@
-"""How far a long command on a backup is: the port, and what people read of it.
-
-This module is pure.
-"""
+"""How far a long command on a backup is: the port, and what people read of it."""
 
 from __future__ import annotations
 
