@@ -66,7 +66,7 @@ async def test_nothing_is_read_without_the_key_and_all_with_it(pair: Pair, tmp_p
 async def test_another_key_begins_a_new_base_and_older_moments_need_the_older_key(pair: Pair, tmp_path: Path) -> None:
     folder, old, new = tmp_path / "backup", keys(tmp_path, "2026-11"), keys(tmp_path, "2027-01")
     await back_up(pair, folder, keys=old)
-    with pytest.raises(KeyUnavailable, match=r"000001.json is .* '2026-11', .*: add `--key 2026-11=file:PATH` to the end"):
+    with pytest.raises(KeyUnavailable, match=r"\d.json is .* '2026-11', .*: add `--key 2026-11=file:PATH` to the end"):
         await back_up(pair, folder, in_the_clear=True, keys=keyring([], "twinlog backup"))
     with pytest.raises(KeyUnavailable, match="'2026-11', which --key does not have"):
         await back_up(pair, folder, keys=new)
