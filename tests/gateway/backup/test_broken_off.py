@@ -148,7 +148,6 @@ async def test_a_call_that_is_killed_at_any_step(
         place = places()
         new_base = await prepared(pair, place, case)
         held = newest_of_each_base(await target_of(place()).manifests())
-        rows = await rows_of(site(pair, "a").parts.engine)
         try:
             await take(pair, EndingDfs(place(), at, before=before), new_base=new_base)
             is_whole = True
