@@ -17,7 +17,7 @@ import typer
 from rich.markup import escape
 
 from gateway.backup.screens import GOES, document_of, size_of, table_of, unfinished_text
-from gateway.cli.progress import TerminalProgress
+from gateway.backup.terminal_progress import TerminalProgress
 from gateway.config.loading import load_site_config
 from gateway.config.reading import Reader
 from gateway.stopping import Stopped, run_until_stopped

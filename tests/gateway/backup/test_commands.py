@@ -19,7 +19,7 @@ from gateway.backup.commands import parse_moment
 from gateway.backup.progress import amount
 from gateway.backup.restoring import Restorer
 from gateway.backup.taking import BackupTaker
-from gateway.cli.progress import TerminalProgress
+from gateway.backup.terminal_progress import TerminalProgress
 from storage.backup.manifest import WantedMoment
 from storage.log.encryption import Keyring, LogKey
 from tests.gateway.backup.rig import new_site, target_at
