@@ -1,4 +1,4 @@
-"""How far a long command on a backup is: the port, and what people read of it."""
+"""Shows how far a long command on a backup is: the port, and the words for people."""
 
 from __future__ import annotations
 

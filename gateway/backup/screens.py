@@ -1,4 +1,4 @@
-"""What `twinlog backup` shows of what a place holds."""
+"""Shows what a place of backups holds, for `twinlog backup`."""
 
 from __future__ import annotations
 

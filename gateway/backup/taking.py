@@ -126,6 +126,7 @@ class BackupTaker:
                 f"somebody removed what this backup wrote to {self._target.place} (`twinlog backup prune --unfinished`):"
                 " run it again, and no prune beside it"
             )
+        await self._target.unmark(base_id)
 
     async def _give_back(self, active: str, base_id: str, target: str) -> None:
         """Undoes what a base that was not ended has begun. `target`: nobody continues this one, so the active keeps no log."""
@@ -135,9 +136,9 @@ class BackupTaker:
                 await asyncio.to_thread(self._sites.ask, active, "DELETE", f"/v1/backups/{target}")
 
     async def _sweep(self, manifests: list[Manifest]) -> None:
-        """What other calls left over can wait for the next one; this one has ended well."""
+        """Removes what other calls left over. It can wait for the next call, so an error here is no failure of this one."""
         try:
-            await self._target.unmark(manifests[-1].base.id)
+            await self._target.unmark(manifests[-1].base.id)  # also for a call that was killed before it did
             await sweep(self._target, manifests)
         except DfsError as error:
             self._progress.say(f"what earlier calls left in {self._target.place} is still there: {error.message}")

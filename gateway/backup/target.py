@@ -106,7 +106,7 @@ class Target:
         await self.dfs.delete(f"/{UNNAMED}/{base_id}{GIVEN_UP}")
 
     async def remove_rows(self, base_id: str) -> None:
-        """Removes what there is of a base. Its mark stays, for a write of which nobody knows the end may land yet."""
+        """Removes what there is of a base. Its mark stays, for a write whose answer was lost may land yet."""
         await self.dfs.delete(f"/base-{base_id}")
 
     async def remove_base(self, base_id: str) -> None:
@@ -116,7 +116,7 @@ class Target:
         await self.keep(base_id)
 
     async def unfinished(self, manifests: Sequence[Manifest]) -> list[Unfinished]:
-        """What calls that run, or that broke off, have written of a base that none of the `manifests` names."""
+        """Returns what calls that run, or that broke off, have written of a base that none of the `manifests` names."""
         found: list[Unfinished] = []
         for one in unfinished_bases(await self.marked(), manifests):
             sizes = [entry.length for entry in await self.dfs.list(f"/base-{one}")]
@@ -170,7 +170,7 @@ class PartWriter:
         return True
 
     async def discard(self) -> None:
-        """Removes what was written, also a file of which nobody knows whether it was."""
+        """Removes what was written, also a file whose write got no answer."""
         for number in range(1, len(self.parts) + 2):
             await self._target.dfs.delete(f"/{self._name(number)}")
 

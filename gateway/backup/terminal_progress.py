@@ -1,4 +1,4 @@
-"""How far a backup, a look at one, or a restore is, on the operator's terminal.
+"""Shows on the operator's terminal how far a backup, a look at one, or a restore is.
 
 What always holds: lines and bar are on standard error; the bar is drawn once a second at most, on a terminal alone, and it is
 gone when its command says how it ended.

@@ -1,5 +1,5 @@
-"""What a call of `twinlog backup` leaves that ends at any step, in a directory and in a DFS as HDFS is: what was there before
-is whole, the next call continues, and what is left over goes as soon as nobody can need it any more."""
+"""A call of `twinlog backup` ends at any step, in a directory and in a DFS as HDFS is: what was there before is whole, the next
+call continues, and what is left over goes as soon as nobody can need it any more."""
 
 from __future__ import annotations
 
