@@ -68,7 +68,7 @@ def notes() -> Console:
 
 
 def progress_bar(*columns: ProgressColumn, per_second: float = 10, transient: bool = False) -> Progress:
-    """Returns a bar for a long command, on standard error, and on a terminal alone. `per_second`: how often it is drawn at most;
+    """Returns a bar for a long command, on standard error, on a terminal alone. `per_second`: how often it is drawn at most;
     `transient`: it leaves nothing behind."""
     from rich.progress import Progress
 

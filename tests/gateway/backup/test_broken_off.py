@@ -193,7 +193,7 @@ async def test_a_place_that_is_full_holds_what_it_held(pair: Pair, places: Calla
                 assert site(pair, "a").parts.cursors.of_kind("backup") == holders
             removed.append("removed" in said)
         await put(pair, "a", 9, f"later {at}")
-        await take(pair, place(), new_base=new_base)
+        await take(pair, place())
         assert place.files() == await named(place)
     assert True in removed
 
