@@ -20,7 +20,7 @@
     |  |- SyncFailed           an fsync or write failed; the descriptor must be sealed
     |  |- BrokenFrame          no whole, sound frame begins here: a torn tail, or damage
     |  |- BrokenHeader         no sound segment header begins here
-    |  |- KeyUnavailable       a segment is encrypted with a key that is missing here, or is another one; it is not damaged
+    |  |- KeyUnavailable       a file of a log or a backup needs a key that is missing here, or is another one; no damage
     |- DfsError                the other site's (or one's own) DFS
     |  |- DfsExists            exclusive create lost
     |  |- DfsNotFound

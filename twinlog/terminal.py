@@ -21,6 +21,7 @@ from twinlog.errors import ConfigError, InvalidInput, OutcomeUnknown, PeerError,
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.progress import Progress, ProgressColumn
 
 NO_MEMORY = "this process gets no more memory: raise its limit (ulimit -d, MemoryMax), or give the machine more"
 _P = ParamSpec("_P")
@@ -64,6 +65,17 @@ def out() -> Console:
 def notes() -> Console:
     """Standard error: progress, questions, remarks."""
     return _console(stderr=True)
+
+
+def progress_bar(*columns: ProgressColumn, per_second: float = 10, transient: bool = False) -> Progress:
+    """Returns a bar for a long command, on standard error, on a terminal alone. `per_second`: how often it is drawn at most;
+    `transient`: it leaves nothing behind."""
+    from rich.progress import Progress
+
+    console = notes()
+    return Progress(
+        *columns, console=console, disable=not console.is_terminal, refresh_per_second=per_second, transient=transient
+    )
 
 
 def _console(*, stderr: bool) -> Console:

@@ -13,23 +13,21 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
-import msgspec
 import typer
-from rich.console import Group
 from rich.markup import escape
-from rich.table import Table
-from rich.text import Text
 
+from gateway.backup.screens import GOES, document_of, size_of, table_of, unfinished_text
+from gateway.backup.terminal_progress import TerminalProgress
 from gateway.config.loading import load_site_config
 from gateway.config.reading import Reader
 from gateway.stopping import Stopped, run_until_stopped
 from remote_log.dfs.hdfs.jvm import end_process
 from remote_log.dfs.opening import DfsSettings
 from storage.backup.manifest import NEWEST, Manifest, WantedMoment, newest_of_each_base
-from storage.backup.pruning import Choice, by_age, by_count
+from storage.backup.pruning import Choice, Unfinished, by_age, by_count
 from storage.log.encryption import Keyring
 from twinlog.cli.status import figure, size
-from twinlog.errors import DamagedLog, InvalidInput, words
+from twinlog.errors import InvalidInput, words
 from twinlog.sites import Sites
 from twinlog.terminal import (
     EXIT_CODES,
@@ -46,11 +44,11 @@ from twinlog.terminal import (
     verb,
 )
 
+_PRUNE_AGAIN = "run the prune again, and it finishes"
 _T = TypeVar("_T")
 app = typer.Typer(help="Back a running pair up into a folder: all rows once, then the log. Needs auditor and reader:*.")
 restore_app = typer.Typer()
 endings.append(end_process)  # a process in which Java runs ends at once when its work is done
-_GOES = "goes"
 _LAYS = "a directory, or hdfs://NAMENODE:PORT/FOLDER."
 _Place = Annotated[str, typer.Argument(metavar="PLACE", help=f"The backup: {_LAYS}", show_default=False)]
 _Keys = Annotated[list[str] | None, typer.Option(
@@ -81,17 +79,17 @@ def backup(
     from gateway.backup.taking import BackupTaker, Taken
     from gateway.backup.target import opened
 
-    keys = keyring(key or ())
+    keys = keyring(key or (), "twinlog backup")
 
     async def work(sites: Sites) -> Taken:
         async with opened(to, _hadoop_settings(hadoop), makes=True, keys=keys) as target:
-            taker = BackupTaker(sites, target, in_the_clear=in_the_clear, say=_say(as_json))
-            return await taker.take(new_base=new_base)
+            with TerminalProgress(lines=not as_json) as progress:
+                return await BackupTaker(sites, target, progress, in_the_clear=in_the_clear).take(new_base=new_base)
 
     with closing(Sites(config)) as sites:
-        taken = _until_stopped(work(sites), "what the place held before is whole; run the backup again")
+        taken = _until_stopped(work(sites), lambda: "what the place held before is whole; run the backup again")
     if as_json:
-        print_json({**_document(taken.manifest), "is_new_base": taken.is_new_base, "added_log_bytes": taken.log_bytes})
+        print_json({**document_of(taken.manifest), "is_new_base": taken.is_new_base, "added_log_bytes": taken.log_bytes})
         return
     manifest, end = taken.manifest, taken.manifest.end
     if taken.is_new_base:
@@ -105,11 +103,14 @@ def backup(
 @verb
 def list_backup(place: _Place, hadoop: _Hadoop = None, as_json: JsonOption = False) -> None:
     """The moments that a backup can restore: each base, and how far its log leads."""
-    chains = newest_of_each_base(asyncio.run(_manifests(place, hadoop)))
+    manifests, unfinished = asyncio.run(_looked(place, hadoop))
+    chains = newest_of_each_base(manifests)
     if as_json:
-        print_json({"place": place, "bases": [_document(each) for each in chains]})
+        print_json({"place": place, "bases": [document_of(each) for each in chains], "unfinished": unfinished})
         return
-    out().print(_table({"": chains}))
+    out().print(table_of({"": chains}))
+    if unfinished:
+        out().print(escape(unfinished_text(unfinished, place)), soft_wrap=True)
 
 
 @app.command("prune", epilog=EXIT_CODES)
@@ -122,25 +123,51 @@ def prune_backup(
     older_than: Annotated[str, typer.Option(
         "--older-than", metavar="AGE", help="Such as 30d or 12h: every younger moment can be restored as before.",
     )] = "",
+    unfinished: Annotated[bool, typer.Option(
+        "--unfinished", help="What backups left that did not end. One that runs now loses its base.",
+    )] = False,
     dry_run: DryRunOption = False, yes: YesOption = False, hadoop: _Hadoop = None, as_json: JsonOption = False,
 ) -> None:
     """Remove old bases with the log behind them. It shows first what goes; the newest base always stays."""
-    choose = _choice(keep, older_than)
-    choice = choose(asyncio.run(_manifests(place, hadoop)))
+    if unfinished and not keep and not older_than:
+        _prune_unfinished(place, hadoop, dry_run=dry_run, yes=yes, as_json=as_json)
+        return
+    choose = _choice(keep, older_than, unfinished=unfinished)
+    choice = choose(asyncio.run(_looked(place, hadoop))[0])
     if not as_json:
-        out().print(_table({_GOES: choice.go, "stays": choice.stay}))
-        out().print(f"{figure(len(choice.go), 'bases')} would go, each with its log: {size(_bytes(choice.go))}.")
+        out().print(table_of({GOES: choice.go, "stays": choice.stay}))
+        out().print(f"{figure(len(choice.go), 'bases')} would go, each with its log: {size(size_of(choice.go))}.")
     if not dry_run:
         if choice.go:
             confirm("Their moments can never be restored again. Remove them?", yes)
-        asyncio.run(_pruned(place, hadoop, choose))
+        _until_stopped(_pruned(place, hadoop, choose), lambda: f"what is left is whole; {_PRUNE_AGAIN}")
     if as_json:
         print_json({
-            "place": place, "go": [_document(one) for one in choice.go], "stay": [_document(one) for one in choice.stay],
+            "place": place, "go": [document_of(one) for one in choice.go], "stay": [document_of(one) for one in choice.stay],
             "is_done": not dry_run,
         })
     elif not dry_run:
         out().print(f"[green]Removed[/]: {figure(len(choice.go), 'bases')}.")
+
+
+def _prune_unfinished(place: str, hadoop: Path | None, *, dry_run: bool, yes: bool, as_json: bool) -> None:
+    async def work() -> int:
+        async with opened(place, _hadoop_settings(hadoop)) as target:
+            return await remove_unfinished(target, found)
+
+    from gateway.backup.pruning import remove_unfinished
+    from gateway.backup.target import opened
+
+    found, removed = asyncio.run(_unfinished(place, hadoop)), 0
+    if not as_json:
+        out().print(f"{figure(len(found), 'unfinished bases')}: {size(sum(one.size_bytes for one in found))}.")
+    if found and not dry_run:
+        confirm("A backup to this place that runs now would lose its base. Remove them?", yes)
+        removed = _until_stopped(work(), lambda: _PRUNE_AGAIN)
+    if as_json:
+        print_json({"place": place, "unfinished": found, "removed": removed})
+    elif not dry_run:
+        out().print(f"[green]Removed[/]: {figure(removed, 'unfinished bases')}.")
 
 
 @app.command("release", epilog=EXIT_CODES)
@@ -149,7 +176,7 @@ def release_backup(
     place: _Place, config: ConfigOption = "", hadoop: _Hadoop = None, as_json: JsonOption = False
 ) -> None:
     """Give a backup up: both sites keep no log for it any more, and no alert asks for it. Its files stay."""
-    target = asyncio.run(_manifests(place, hadoop))[-1].target
+    target = asyncio.run(_looked(place, hadoop))[0][-1].target
     with closing(Sites(config)) as sites:
         for site in sites.urls:
             sites.ask(site, "DELETE", f"/v1/backups/{target}")
@@ -165,7 +192,17 @@ def release_backup(
 @verb
 def verify(place: _Place, key: _Keys = None, hadoop: _Hadoop = None, as_json: JsonOption = False) -> None:
     """Read every file that a backup needs, and name each one that is damaged or missing."""
-    files, faults = asyncio.run(_verified(place, hadoop, keyring(key or ())))
+    from gateway.backup.target import opened
+    from gateway.backup.verifying import verify as verify_all
+
+    keys = keyring(key or (), "twinlog backup verify")
+
+    async def work() -> tuple[int, list[str]]:
+        async with opened(place, _hadoop_settings(hadoop), keys=keys) as target:
+            with TerminalProgress(lines=not as_json) as progress:
+                return await verify_all(target, progress)
+
+    files, faults = _until_stopped(work(), lambda: "not all files were read, so nothing is known of the place")
     if as_json:
         print_json({"files": files, "faults": faults})
     else:
@@ -191,13 +228,21 @@ def restore(
     from gateway.backup.restoring import Restored, Restorer
     from gateway.backup.target import opened
 
-    site, moment, keys = load_site_config(config), parse_moment(at), keyring(key or ())
+    site, moment, keys = load_site_config(config), parse_moment(at), keyring(key or (), "twinlog restore")
+    begun: list[Restorer] = []
 
     async def work() -> Restored:
         async with opened(source, site.dfs.own, keys=keys) as target:
-            return await Restorer(target, site, _say(as_json)).restore(moment)
+            with TerminalProgress(lines=not as_json) as progress:
+                begun.append(Restorer(target, site, progress))
+                return await begun[0].restore(moment)
 
-    restored = _until_stopped(work(), "no gateway serves what is half restored; run the restore again, and it begins anew")
+    def left() -> str:
+        if begun and begun[0].is_whole:
+            return "all is restored already; start both sites"
+        return "no gateway serves what is half restored; run the restore again, and it begins anew"
+
+    restored = _until_stopped(work(), left)
     manifest, point = restored.manifest, restored.point
     if as_json:
         print_json({
@@ -216,12 +261,12 @@ def restore(
     )
 
 
-def _until_stopped(work: Coroutine[Any, Any, _T], left: str) -> _T:
+def _until_stopped(work: Coroutine[Any, Any, _T], left: Callable[[], str]) -> _T:
     """`left`: what a stop leaves, and what to do then."""
     try:
         return run_until_stopped(work)
     except Stopped:
-        notes().print(f"\nStopped: {left}.")
+        notes().print(f"\nStopped: {left()}.")
         raise typer.Exit(Exit.STOPPED) from None
 
 
@@ -239,36 +284,10 @@ def parse_moment(text: str) -> WantedMoment:
         raise InvalidInput(f"--at is {text[:40]!r}: write a sequence, or a time such as 2026-11-28T03:00:00Z") from error
 
 
-def _table(chains: dict[str, list[Manifest]]) -> Group:
-    """Two lines for each base. The keys stand in front of theirs; "" alone: there is no such column."""
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    rows = [(fate, each) for fate, some in chains.items() for each in some]
-    if "" not in chains:
-        table.add_column(no_wrap=True, min_width=max(map(len, chains)))
-    for title in ("from", "to"):  # a moment is copied from here to --at: it is whole on the narrowest terminal
-        table.add_column(title, no_wrap=True, min_width=max((len(each.end.at) for _, each in rows), default=None))
-    for title in ("rows", "size"):
-        table.add_column(title, justify="right", no_wrap=True)
-    has_keys = any(each.key_id for _, each in rows)
-    if has_keys:
-        table.add_column("key", overflow="fold")
-    for fate, each in rows:
-        moments = [f"{point.seq:,}\n[dim]{point.at}[/]" for point in (each.base.point, each.end)]
-        table.add_row(
-            *([f"[bold]{fate}[/]" if fate == _GOES else fate] if fate else []), *moments, f"{each.base.rows:,}",
-            size(_bytes([each])), *([escape(each.key_id)] if has_keys else []),
-        )
-    return Group(*(Text(f"pair {pair}") for pair in {each.pair for _, each in rows}), table)
-
-
-def _bytes(manifests: Sequence[Manifest]) -> int:
-    return sum(part.length_bytes for manifest in manifests for part in manifest.parts)
-
-
-def _choice(keep: int, older_than: str) -> Callable[[list[Manifest]], Choice]:
+def _choice(keep: int, older_than: str, *, unfinished: bool) -> Callable[[list[Manifest]], Choice]:
     """Chooses what goes. Raises InvalidInput."""
-    if bool(keep) == bool(older_than):
-        raise InvalidInput("say what goes: either --keep N, or --older-than 30d")
+    if unfinished or bool(keep) == bool(older_than):
+        raise InvalidInput("say what goes: either --keep N, or --older-than 30d, or --unfinished")
     if keep:
         return lambda manifests: by_count(manifests, keep)
     found = re.fullmatch(r"(\d{1,5})([dh])", older_than)
@@ -286,56 +305,30 @@ async def _pruned(place: str, hadoop: Path | None, choose: Callable[[list[Manife
         await prune(target, choose(await target.held()))
 
 
-def keyring(references: Sequence[str]) -> Keyring:
-    """The keys of --key. Raises InvalidInput."""
+def keyring(references: Sequence[str], command: str) -> Keyring:
+    """The keys of --key. `command`: that was given them, for messages. Raises InvalidInput."""
     try:
-        return Keyring("--key", Reader(Path("--key"), os.environ).keys(list(references)), secrets.token_bytes)
+        keys = Reader(Path("--key"), os.environ).keys(list(references))
+        return Keyring("--key", keys, secrets.token_bytes, f"add `--key {{key}}` to the end of `{command} ...`")
     except ValueError as error:
         raise InvalidInput(f"--key {words(error)}: write ID=file:PATH or ID=env:NAME") from error
-
-
-def _say(as_json: bool) -> Any:
-    return (lambda line: None) if as_json else (lambda line: notes().print(f"[dim]{escape(line)}[/]"))
 
 
 def _hadoop_settings(site: Path | None) -> DfsSettings:
     return DfsSettings() if site is None else load_site_config(site).dfs.own
 
 
-async def _manifests(place: str, hadoop: Path | None) -> list[Manifest]:
+async def _looked(place: str, hadoop: Path | None) -> tuple[list[Manifest], list[Unfinished]]:
     from gateway.backup.target import opened
 
     async with opened(place, _hadoop_settings(hadoop)) as target:
-        return await target.held()
+        manifests = await target.held()
+        return manifests, await target.unfinished(manifests)
 
 
-async def _verified(place: str, hadoop: Path | None, keys: Keyring) -> tuple[int, list[str]]:
-    """Returns how many files were read, and what is wrong."""
+async def _unfinished(place: str, hadoop: Path | None) -> list[Unfinished]:
+    """Also of a place that holds nothing else."""
     from gateway.backup.target import opened
 
-    faults: list[str] = []
-    files = 0
-    async with opened(place, _hadoop_settings(hadoop), keys=keys) as target:
-        for manifest in newest_of_each_base(await target.held()):
-            try:
-                target.check(manifest)
-            except DamagedLog as error:
-                faults.append(error.message)
-            for part in manifest.parts:
-                files += 1
-                try:
-                    await target.read(manifest, part)
-                except DamagedLog as error:
-                    faults.append(error.message)
-    return files, faults
-
-
-def _document(manifest: Manifest) -> dict[str, Any]:
-    begin, end = manifest.base.point, manifest.end
-    return {
-        "pair": manifest.pair, "identity": manifest.identity, "target": manifest.target, "number": manifest.number,
-        "in_the_clear": manifest.in_the_clear, "key_id": manifest.key_id, "rows": manifest.base.rows,
-        "bytes": _bytes([manifest]),
-        "begin": {**msgspec.to_builtins(begin), "at": begin.at},
-        "end": {**msgspec.to_builtins(end), "at": end.at},
-    }
+    async with opened(place, _hadoop_settings(hadoop)) as target:
+        return await target.unfinished(await target.manifests())

@@ -11,17 +11,18 @@ Source: docs/decisions/2026-11-28-backup.md.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 
 import msgspec
 
+from gateway.backup.progress import FilesRead, Progress
 from gateway.backup.target import Target
 from gateway.config.model import SiteConfig
 from remote_log.dfs.opening import open_dfs
 from remote_log.dfs.owner import Owner
 from remote_log.layout import RemoteLayout
-from storage.backup.manifest import LogPart, Manifest, WantedMoment, chosen
+from storage.backup.manifest import BackupFile, LogPart, Manifest, WantedMoment, chosen
 from storage.backup.sealing import opened_schemas
 from storage.backup.stream import Continuation, MessageReader, ReachedPoint, RowsMessage, frames_in, point_of, stored_rows
 from storage.clock import SystemClock
@@ -34,9 +35,10 @@ from storage.log.record import EpochStart, Record, RecordKind
 from switchover.register.homes import UNSEEN_STEP
 from switchover.register.known_epochs import RESTORED_EPOCH
 from switchover.register.sql import SqlCoordinator
-from twinlog.errors import DamagedLog, Refused
+from twinlog.cli.status import figure
+from twinlog.errors import DamagedLog, Refused, TwinlogError
 
-RESTORING = "restoring"  # a note in the storage: a restore fills it, and may begin anew
+RESTORING = "restoring"  # a note in the storage: a restore into the data directory of this id fills it, and may begin anew
 _PROGRESS = b"restore"  # of the base: one that was cut off begins anew
 
 
@@ -51,35 +53,41 @@ class Restored:
 
 
 class Restorer:
-    """Restores from `target` into the site of `config`. `say` gets a line for each thing that is begun."""
+    """Restores from `target` into the site of `config`."""
 
-    def __init__(self, target: Target, config: SiteConfig, say: Callable[[str], None]) -> None:
-        self._target, self._config, self._say = target, config, say
+    def __init__(self, target: Target, config: SiteConfig, progress: Progress) -> None:
+        self._target, self._config, self._progress = target, config, progress
+        self.is_whole = False  # all is restored: from then on the directory is a site's
 
     async def restore(self, moment: WantedMoment) -> Restored:
         """Raises Refused, DamagedLog, DataDirectoryError; then nothing is restored."""
         manifest, log = chosen(await self._target.held(), moment)
-        self._say(f"checking {len(manifest.base.parts) + len(log):,} files of {self._target.place}")
         self._target.check(manifest)
-        await self._check_parts(manifest, log)
+        files = [*manifest.base.parts, *(each.part for each in log)]
+        self._progress.begin(f"checking {figure(len(files), 'files')} of {self._target.place}")
+        await self._check_parts(manifest, log, FilesRead(self._progress, files))
         await self._check_pair_is_new()
         config = self._config
         data_dir = open_data_dir(config.data_dir, config.pair, config.site, restores=True)
         try:
             engine = await open_engine(config.engine, config.data_dir, config.pair, config.site)
             try:
+                await self._begin(engine, data_dir.id.encode())
                 restored = await self._fill(engine, manifest, log, moment)
+                end_restore(config.data_dir)
+                self.is_whole = True
+                with suppress(TwinlogError):  # a note that stays names a directory that no restore fills any more
+                    await engine.set_meta(RESTORING, None)
             finally:
                 await engine.close()
-            end_restore(config.data_dir)
             return restored
         finally:
             data_dir.close()
 
-    async def _check_parts(self, manifest: Manifest, log: Sequence[LogPart]) -> None:
-        async for _ in self._rows(manifest):
+    async def _check_parts(self, manifest: Manifest, log: Sequence[LogPart], read: FilesRead) -> None:
+        async for _ in self._rows(manifest, read.add):
             pass
-        async for _ in self._frames(manifest, log):
+        async for _ in self._frames(manifest, log, read.add):
             pass
 
     async def _check_pair_is_new(self) -> None:
@@ -112,18 +120,18 @@ class Restorer:
 
     async def _fill(self, engine: StorageEngine, manifest: Manifest, log: Sequence[LogPart], moment: WantedMoment) -> Restored:
         base, rows, frames = manifest.base, 0, 0
-        await self._begin(engine)
-        self._say(f"loading {base.rows:,} rows")
+        self._progress.begin(f"loading {figure(base.rows, 'rows')}")
         schemas: dict[int, bytes] | None = opened_schemas(self._target.keys, manifest, self._target.place)
         await engine.load_base([], [], _PROGRESS, True, schemas)
-        async for part in self._rows(manifest):
+        async for part in self._rows(manifest, lambda file: None):
             await engine.load_base(stored_rows(part.rows), part.outcomes, _PROGRESS, False, None)
             rows += len(part.rows)
+            self._progress.reached(rows, base.rows, f"{rows:,} of {figure(base.rows, 'rows')}")
         await engine.finish_base(base.point.seq, base.point.epoch, base.point.timestamp, base.epochs)
         point = base.point
         if log:
-            self._say(f"applying the log up to sequence {log[-1].end.seq:,}, or to the moment that is asked for")
-        async for group in self._frames(manifest, log):
+            self._progress.begin(f"applying the log up to sequence {log[-1].end.seq:,}, or to the moment that is asked for")
+        async for group in self._frames(manifest, log, FilesRead(self._progress, [each.part for each in log]).add):
             wanted = [frame for frame in group if happened(frame, moment)]
             for some in transactions(wanted):
                 await engine.apply(some)
@@ -135,20 +143,22 @@ class Restorer:
         await engine.apply([start])
         await engine.set_meta(RESTORED_EPOCH, b"%d" % start.epoch)
         await engine.flush()
-        await engine.set_meta(RESTORING, None)
         return Restored(manifest, point, rows, frames)
 
-    async def _begin(self, engine: StorageEngine) -> None:
-        """Raises Refused for a storage that holds something: it may lie outside of the data directory."""
-        if engine.meta(RESTORING) is None:
-            if engine.applied.seq or engine.applied.loading or engine.applied.schemas():
-                raise Refused(
-                    f"the storage of site {self._config.site} holds rows of a pair: a restore fills an empty one only; name"
-                    " another one in the section engine"
-                )
-            await engine.set_meta(RESTORING, b"1")
+    async def _begin(self, engine: StorageEngine, directory: bytes) -> None:
+        """Raises Refused for a storage that holds something: it may lie outside of the data directory. One that a restore left
+        half done begins anew; one that is whole does so only from `directory`, which that restore had not ended yet."""
+        note, is_filled = engine.meta(RESTORING), engine.meta(RESTORED_EPOCH) is not None
+        is_ours = note is not None and (note == directory or not is_filled)
+        if not is_ours and (engine.applied.seq or engine.applied.loading or engine.applied.schemas()):
+            raise Refused(
+                f"the storage of site {self._config.site} holds rows of a pair: a restore fills an empty one only; name"
+                " another one in the section engine"
+            )
+        await engine.set_meta(RESTORED_EPOCH, None)
+        await engine.set_meta(RESTORING, directory)
 
-    async def _rows(self, manifest: Manifest) -> AsyncIterator[RowsMessage]:
+    async def _rows(self, manifest: Manifest, ended: Callable[[BackupFile], None]) -> AsyncIterator[RowsMessage]:
         for part in manifest.base.parts:
             where = f"{self._target.place}/{part.name}"
             reader = MessageReader(where)
@@ -157,8 +167,11 @@ class Restorer:
                     raise DamagedLog(f"{where} holds what is no row", file=where, offset=0)
                 yield message
             reader.close()
+            ended(part)
 
-    async def _frames(self, manifest: Manifest, log: Sequence[LogPart]) -> AsyncIterator[list[Frame]]:
+    async def _frames(
+        self, manifest: Manifest, log: Sequence[LogPart], ended: Callable[[BackupFile], None]
+    ) -> AsyncIterator[list[Frame]]:
         at = manifest.base.point
         for each in log:
             where = f"{self._target.place}/{each.part.name}"
@@ -166,6 +179,7 @@ class Restorer:
             chain.take(frames)
             at = chain.at
             yield frames
+            ended(each.part)
 
 
 def happened(frame: Frame, moment: WantedMoment) -> bool:

@@ -10,11 +10,14 @@ Source: docs/decisions/2026-11-28-backup.md.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
+
+from msgspec.structs import replace
 
 from gateway.backup.holding import BackupHolds
 from gateway.service.serving import Serving
+from gateway.table_figures.sizes import TableSizes
 from remote_log.replication.base_sender import BaseSettings, base_parts
 from remote_log.replication.epoch_history import contains
 from remote_log.replication.messages import BaseProgress
@@ -32,11 +35,12 @@ PART = BaseSettings()
 class BackupService:
     def __init__(
         self, serving: Serving, holds: BackupHolds, *, pair: str, site: str, engine: StorageEngine, wal: Wal, kept: KeptLog,
-        encrypted: bool, identity: Callable[[], str],
+        encrypted: bool, identity: Callable[[], str], sizes: TableSizes,
     ) -> None:
         self._serving, self._holds, self._pair, self._site = serving, holds, pair, site
         self._engine, self._wal, self._kept, self._encrypted = engine, wal, kept, encrypted
         self._identity = identity  # of the pair, as far as this site has met it
+        self._sizes = sizes
         self.release = holds.release
         self._reading = asyncio.Lock()
 
@@ -49,10 +53,11 @@ class BackupService:
             at = self._engine.applied
             await self._holds.register(target)
             self._holds.advance(target, at.epoch, at.seq)
+            rows_about = await self._rows_about(sorted(at.schemas()))
             snapshot = await self._engine.snapshot()
             try:
                 state = await snapshot.state()
-                yield encode_message(self._head(state, self._wal.pair, of_base=True))
+                yield encode_message(replace(self._head(state, self._wal.pair, of_base=True), rows_about=rows_about))
                 parts = 0
                 async with aclosing(_rows(snapshot, state)) as messages:
                     async for message in messages:
@@ -61,6 +66,12 @@ class BackupService:
                 yield encode_message(End(parts))
             finally:
                 snapshot.close()
+
+    async def _rows_about(self, tables: Sequence[int]) -> int | None:
+        """The progress of a base needs a total, and waits for none."""
+        sizes = await self._sizes.of(tables)
+        rows = [sizes[table].rows if table in sizes else None for table in tables]
+        return None if None in rows else sum(one or 0 for one in rows)
 
     async def log(self, target: str, identity: str, after_epoch: int, after_seq: int) -> AsyncGenerator[bytes, None]:
         """The log behind a point, as messages. Raises NotActive, Unavailable, Refused, Conflict before the first one."""

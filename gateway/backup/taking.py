@@ -10,13 +10,17 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator
-from contextlib import aclosing, suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator
+from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from msgspec.structs import replace
 
+from gateway.backup.progress import Progress, amount
+from gateway.backup.pruning import sweep
+from gateway.backup.screens import unfinished_text
 from gateway.backup.target import PartWriter, Target
 from storage.backup.manifest import ENCRYPTED_FORMAT, FORMAT, Base, LogPart, Manifest
 from storage.backup.sealing import sealed_schemas
@@ -24,7 +28,7 @@ from storage.backup.stream import BackupHead, Continuation, End, Frames, Message
 from twinlog.errors import (
     Conflict,
     DamagedLog,
-    KeyUnavailable,
+    DfsError,
     NotActive,
     NotFound,
     PeerError,
@@ -47,25 +51,24 @@ class Taken:
 
 
 class BackupTaker:
-    """`say` gets a line for each thing that is begun."""
-
-    def __init__(self, sites: Sites, target: Target, *, in_the_clear: bool, say: Callable[[str], None]) -> None:
-        self._sites, self._target = sites, target
-        self._in_the_clear, self._say = in_the_clear, say
+    def __init__(self, sites: Sites, target: Target, progress: Progress, *, in_the_clear: bool) -> None:
+        self._sites, self._target, self._progress, self._in_the_clear = sites, target, progress, in_the_clear
 
     async def take(self, *, new_base: bool) -> Taken:
         """Raises Unavailable without an active, Conflict where a new base is needed, Refused for another pair's target."""
         held = await self._target.manifests()
+        if unfinished := await self._target.unfinished(held):
+            self._progress.say(unfinished_text(unfinished, self._target.place))
         active = await asyncio.to_thread(active_of, self._sites)
         manifest = held[-1] if held and not new_base else None
         is_new_base = manifest is None
         if manifest is not None:
             self._check_key(manifest)
         if manifest is None:
-            self._say(f"reading all rows from site {active}")
+            self._progress.begin(f"reading all rows from site {active}")
             manifest = await self._base(active, held[-1] if held else None)
-            await self._target.publish(manifest)
-            await self._target.unmark(manifest.base.id)
+            await self._publish_base(manifest)
+            self._progress.say(f"all rows are in: sequence {manifest.end.seq:,} can be restored, whatever happens now")
         grown = await self._grown(active, manifest)
         if len(grown.log) > len(manifest.log):
             await self._target.publish(grown)
@@ -73,6 +76,7 @@ class BackupTaker:
         else:
             grown = manifest
         await asyncio.to_thread(self._complete, grown)
+        await self._sweep([*held, manifest, grown])
         log_bytes = sum(each.part.length_bytes for each in grown.log[len(manifest.log) :])
         return Taken(grown, is_new_base, log_bytes)
 
@@ -81,7 +85,7 @@ class BackupTaker:
         an earlier time as the active. Raises Conflict where none has."""
         grown = replace(manifest, number=manifest.number + 1, made_ms=time.time_ns() // 1_000_000)
         while True:
-            self._say(f"reading the log behind sequence {grown.end.seq:,} from site {active}")
+            self._progress.begin(f"reading the log behind sequence {grown.end.seq:,} from site {active}")
             try:
                 return await self._log(active, "log", grown)
             except Refused as error:
@@ -99,7 +103,7 @@ class BackupTaker:
                 silent = error.__cause__ if isinstance(error.__cause__, PeerError) else None
                 answers.append(error.message if silent is None else f"{silent.message} (once it follows, run the backup again)")
                 continue
-            self._say(f"site {site} kept the log up to sequence {kept.end.seq:,} of an earlier time as the active")
+            self._progress.say(f"site {site} kept the log up to sequence {kept.end.seq:,} of an earlier time as the active")
             return kept
         raise Conflict(f"{missing.message}; no site has kept it: {'; '.join(answers)}", **missing.fields)
 
@@ -109,41 +113,67 @@ class BackupTaker:
             try:
                 self._sites.ask(site, "POST", f"/v1/backups/{manifest.target}:complete", _point(manifest))
             except TwinlogError as error:
-                self._say(f"site {site} does not know how far this backup leads: {error.message}")
+                self._progress.say(f"site {site} does not know how far this backup leads: {error.message}")
+
+    async def _publish_base(self, manifest: Manifest) -> None:
+        """Raises Conflict for a base that somebody gave up meanwhile: its files may be gone."""
+        base_id = manifest.base.id
+        await self._target.publish(manifest)
+        if await self._target.is_given_up(base_id):  # behind the manifest: who gives it up looks at the manifests then
+            await self._target.mark(base_id, manifest.number)
+            await self._target.forget([manifest])
+            raise Conflict(
+                f"somebody removed what this backup wrote to {self._target.place} (`twinlog backup prune --unfinished`):"
+                " run it again, and no prune beside it"
+            )
+        await self._target.unmark(base_id)
+
+    async def _give_back(self, active: str, base_id: str, target: str) -> None:
+        """Undoes what a base that was not ended has begun. `target`: nobody continues this one, so the active keeps no log."""
+        await self._target.remove_rows(base_id)
+        if target:
+            with suppress(TwinlogError):
+                await asyncio.to_thread(self._sites.ask, active, "DELETE", f"/v1/backups/{target}")
+
+    async def _sweep(self, manifests: list[Manifest]) -> None:
+        """Removes what other calls left over. It can wait for the next call, so an error here is no failure of this one."""
+        try:
+            await self._target.unmark(manifests[-1].base.id)  # also for a call that was killed before it did
+            await sweep(self._target, manifests)
+        except DfsError as error:
+            self._progress.say(f"what earlier calls left in {self._target.place} is still there: {error.message}")
 
     async def _base(self, active: str, before: Manifest | None) -> Manifest:
         target = before.target if before is not None else secrets.token_hex(8)
         async with aclosing(self._messages(active, f"/v1/backups/{target}:base", {})) as messages:
             head = await self._head(messages, before)
             base_id = f"{head.point.epoch}-{head.point.seq}-{secrets.token_hex(4)}"
-            await self._target.mark(base_id)
+            number = before.number + 1 if before is not None else 1
+            await self._target.mark(base_id, number)
             writer, rows = PartWriter(self._target, f"base-{base_id}/rows"), 0
-            async for message, data in messages:
-                if not isinstance(message, RowsMessage):
-                    raise _strange(message)
-                rows += len(message.rows)
-                await writer.add(data)
-            await writer.end()
+            async with self._removed_unless_whole(partial(self._give_back, active, base_id, target if before is None else "")):
+                async for message, data in messages:
+                    if not isinstance(message, RowsMessage):
+                        raise _strange(message)
+                    await writer.add(data)
+                    rows += len(message.rows)
+                    self._progress.reached(rows, head.rows_about, amount(writer.added_bytes, rows, head.rows_about))
+                await writer.end()
         keys = self._target.keys
         schemas = sealed_schemas(keys, base_id, head.schemas)
         return Manifest(
-            ENCRYPTED_FORMAT if keys.writes else FORMAT, before.number + 1 if before is not None else 1, target, head.pair,
-            head.identity, time.time_ns() // 1_000_000, in_the_clear=head.encrypted and not keys.writes, key_id=keys.writes,
+            ENCRYPTED_FORMAT if keys.writes else FORMAT, number, target, head.pair, head.identity,
+            time.time_ns() // 1_000_000, in_the_clear=head.encrypted and not keys.writes, key_id=keys.writes,
             base=Base(base_id, head.site, head.point, schemas, head.epochs, rows, writer.parts),
         )
 
     def _check_key(self, manifest: Manifest) -> None:
         """A base and its log have one key, by which its manifests are proven. Raises Conflict, KeyUnavailable, DamagedLog."""
         place, writes = self._target.place, self._target.keys.writes
-        if manifest.key_id and writes:
+        if manifest.key_id:
             self._target.check(manifest)
         if manifest.key_id == writes:
             return
-        if not writes:
-            raise KeyUnavailable(
-                f"{place} is encrypted with the key {manifest.key_id!r}, and no --key is given: give --key"
-                f" {manifest.key_id}=file:PATH", file=place, key_id=manifest.key_id, setting="--key",
-            )
         had = f"encrypted with the key {manifest.key_id!r}" if manifest.key_id else "not encrypted"
         raise Conflict(
             f"the last base of {place} is {had}, and the first --key is {writes!r}: a base keeps its key to its end; begin a"
@@ -162,16 +192,33 @@ class BackupTaker:
             log.append(LogPart(writer.parts[-1], after.seq, chain.at))
 
         async with aclosing(self._messages(site, path, _point(manifest))) as messages:
-            await self._head(messages, manifest)
-            async for message, _ in messages:
-                if not isinstance(message, Frames):
-                    raise _strange(message)
-                chain.take(frames_in(message.data, f"the log of site {site}"))
-                if await writer.add(message.data):
+            head = await self._head(messages, manifest)
+            async with self._removed_unless_whole(writer.discard):
+                async for message, _ in messages:
+                    if not isinstance(message, Frames):
+                        raise _strange(message)
+                    chain.take(frames_in(message.data, f"the log of site {site}"))
+                    if await writer.add(message.data):
+                        ended()
+                    self._progress.reached(chain.at.seq - begin.seq, head.point.seq - begin.seq, amount(writer.added_bytes))
+                if await writer.end():
                     ended()
-            if await writer.end():
-                ended()
         return replace(manifest, log=[*manifest.log, *log])
+
+    @asynccontextmanager
+    async def _removed_unless_whole(self, remove: Callable[[], Awaitable[None]]) -> AsyncIterator[None]:
+        """Around what is written before a manifest names it: by then nobody else can have come to need it."""
+        try:
+            yield
+        except BaseException as error:  # a stop as well
+            is_removed = False
+            with suppress(DfsError):
+                await remove()
+                is_removed = True
+            if not isinstance(error, DfsError):
+                raise
+            left = "what this call wrote is removed again" if is_removed else "what this call wrote belongs to no backup"
+            raise DfsError(f"{error.message}; {left}, and what was there before is whole", **error.fields) from error
 
     async def _head(self, messages: AsyncIterator[tuple[Message, bytes]], before: Manifest | None) -> BackupHead:
         head, _ = await anext(messages)

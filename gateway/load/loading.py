@@ -28,7 +28,7 @@ from twinlog.client import new_key
 from twinlog.decoding import decoded
 from twinlog.errors import Conflict, InvalidInput, TwinlogError, words
 from twinlog.flow import Patience
-from twinlog.terminal import notes
+from twinlog.terminal import progress_bar
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
@@ -176,10 +176,9 @@ async def _not_null_columns(client: AsyncClient, source: Source) -> list[str]:
 
 
 def _progress_bar() -> Progress:
-    console = notes()
-    return Progress(
+    return progress_bar(
         TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("rows {task.fields[rate]}"),
-        TimeRemainingColumn(), console=console, disable=not console.is_terminal,
+        TimeRemainingColumn(),
     )
 
 

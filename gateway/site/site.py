@@ -34,6 +34,7 @@ from gateway.site.remote_log_mark import RemoteLogMark
 from gateway.site.schema_trial import SchemaTrial
 from gateway.site.serving_judgement import COORDINATOR, LOST_REGISTER, REGISTER, Refusal
 from gateway.site.settings import SiteSettings
+from gateway.table_figures.sizes import TableSizes
 from remote_log.fencing.key_look import KeyLook
 from remote_log.fencing.read_lease import ReadLease
 from remote_log.replication.sink import Sink
@@ -111,7 +112,7 @@ class Site:
         self.backups = BackupService(
             self.serving, self.backup_holds, pair=settings.pair, site=self.site, engine=engine, wal=parts.wal,
             kept=self.kept_log, encrypted=bool(parts.wal.is_encrypted or parts.remote_keys),
-            identity=lambda: parts.coordinator.met_pair,
+            identity=lambda: parts.coordinator.met_pair, sizes=TableSizes(engine, clock),
         )
         self.audits = AuditNotes(parts.engine, parts.clock)
         self.remote_log_mark = RemoteLogMark(parts.own_dfs, parts.layout)

@@ -3,7 +3,8 @@
     manifests/000007.json               sealed; the highest number of a base is its newest
     base-<id>/rows-000001               messages of rows (stream.py)
     base-<id>/log-<seq>-<run>-000001    whole frames, behind the base, that end above `seq`
-    unnamed/<id>                        empty: a base that no manifest names yet, or none any more
+    unnamed/<id>                        a base that no manifest names yet, or none any more: the number of its manifest
+    unnamed/<id>.given-up               empty: an operator gave it up; the call that makes it, if one still runs, ends
 
 What always holds: a manifest is written last, whole or not at all, under a number that nobody has; what no manifest names
 belongs to no backup. So one that was interrupted leaves what was there before as it was. The parts of the log lead on from
@@ -28,6 +29,7 @@ FORMAT, ENCRYPTED_FORMAT = 1, 2
 PART_BYTES = 8 << 20  # of a file, about; one message or frame may be larger
 FOLDER = "manifests"
 UNNAMED = "unnamed"
+GIVEN_UP = ".given-up"
 _NAME = re.compile(r"(\d{6})\.json")
 _REMEDY = "take it from a copy of the backup, or delete it: the manifest before it names an earlier state"
 
@@ -137,6 +139,16 @@ def decode_manifest(data: bytes, name: str) -> Manifest:
             raise DamagedLog(f"{name}: {each.part.name} does not continue sequence {at.seq}; {_REMEDY}", file=name, offset=0)
         at = each.end
     return manifest
+
+
+def encode_mark(number: int) -> bytes:
+    """The content of a mark in UNNAMED. `number`: of the manifest that names the base, now or later."""
+    return seal(number)
+
+
+def decode_mark(data: bytes, name: str) -> int:
+    """The inverse. Raises DamagedLog."""
+    return unseal(data, int, name, "nothing of its base goes before you delete it by hand")
 
 
 def newest_of_each_base(manifests: Sequence[Manifest]) -> list[Manifest]:

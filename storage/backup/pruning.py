@@ -2,14 +2,15 @@
 
 What always holds: the newest base stays with all of its log; a base goes only as a whole, together with the log behind it; by
 age it goes only where a later one leads to every moment that is younger. What no manifest names goes only where no call that
-still runs can name it: it would publish under a number that is taken.
+still runs can name it: it would publish under a number that is taken. Every other base that is marked is unfinished: nobody
+knows whether its call still runs.
 This module is pure.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from storage.backup.manifest import Manifest, newest_of_each_base
@@ -27,6 +28,15 @@ class Choice:
     go: list[Manifest]
 
 
+@dataclass(frozen=True, slots=True)
+class Unfinished:
+    """A base that no manifest names: of a call that runs, or that did not end."""
+
+    base_id: str
+    files: int
+    size_bytes: int
+
+
 def by_count(manifests: Sequence[Manifest], keep: int) -> Choice:
     """The newest `keep` bases stay. Raises InvalidInput."""
     if keep < 1:
@@ -42,13 +52,16 @@ def by_age(manifests: Sequence[Manifest], since_ms: int) -> Choice:
     return Choice(chains[first:], chains[:first])
 
 
-def unnamed_bases(marked: Iterable[str], manifests: Sequence[Manifest]) -> list[str]:
-    """The marked bases that no manifest names, where the newest manifest is later than any call that may still fill them."""
-    newest = max(manifests, key=lambda one: one.number)
+def unnamed_bases(marked: Mapping[str, int], manifests: Sequence[Manifest]) -> list[str]:
+    """The marked bases that no manifest names and none will. `marked`: with the number of the manifest that names each."""
+    newest = max((one.number for one in manifests), default=0)
+    return [one for one in unfinished_bases(marked, manifests) if marked[one] <= newest]
+
+
+def unfinished_bases(marked: Iterable[str], manifests: Sequence[Manifest]) -> list[str]:
+    """The marked bases that no manifest names. A call that runs may name them yet."""
     named = {one.base.id for one in manifests}
-    at = (newest.base.point.epoch, newest.base.point.seq)
-    found = {name: (int(made[1]), int(made[2])) for name in marked if (made := _BASE.fullmatch(name)) is not None}
-    return [name for name, point in found.items() if name not in named and point < at]
+    return [one for one in marked if _BASE.fullmatch(one) and one not in named]
 
 
 def unnamed_files(files: Iterable[str], folder: str, manifests: Sequence[Manifest]) -> list[str]:

@@ -46,7 +46,7 @@ class ReachedPoint(msgspec.Struct, frozen=True):
 
 class BackupHead(msgspec.Struct, frozen=True, tag="head"):
     """`pair` and `identity`: whose it is. `encrypted`: this site encrypts its logs, and what follows is in the clear. `schemas`
-    and `epochs`: of a base alone, as they are at `point`."""
+    and `epochs`: of a base alone, as they are at `point`; `rows_about`: how many rows it has, where that is known."""
 
     pair: str
     identity: str
@@ -55,6 +55,7 @@ class BackupHead(msgspec.Struct, frozen=True, tag="head"):
     encrypted: bool
     schemas: dict[int, bytes] = {}
     epochs: list[EpochEntry] = []
+    rows_about: int | None = None
 
 
 class RowsMessage(msgspec.Struct, frozen=True, tag="rows"):

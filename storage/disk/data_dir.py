@@ -36,10 +36,10 @@ _decode = msgspec.json.Decoder(Identity).decode
 
 
 class DataDir:
-    """A locked data directory, until `close` or the end of the process."""
+    """A locked data directory, until `close` or the end of the process. `id`: of its Identity."""
 
-    def __init__(self, lock: int) -> None:
-        self._lock = lock
+    def __init__(self, lock: int, id: str) -> None:
+        self._lock, self.id = lock, id
 
     def close(self) -> None:
         """Give the lock back. Closing twice is fine."""
@@ -61,8 +61,7 @@ def open_data_dir(path: Path, pair: str, site: str, *, restores: bool = False) -
         raise DataDirectoryError(f"{path} cannot be used as data directory: {reason(error)}", path=str(path)) from error
     try:
         _check_restore(path, restores=restores)
-        _identify(path, pair, site)
-        return DataDir(lock)
+        return DataDir(lock, _identify(path, pair, site))
     except BaseException:
         os.close(lock)
         raise
@@ -108,13 +107,13 @@ def _take_lock(path: Path) -> int:
     return lock
 
 
-def _identify(path: Path, pair: str, site: str) -> None:
+def _identify(path: Path, pair: str, site: str) -> str:
+    """Returns the id of the directory."""
     file = path / IDENTITY_NAME
     try:
         data = file.read_bytes()
     except FileNotFoundError:
-        _found(path, pair, site)
-        return
+        return _found(path, pair, site)
     identity = decoded(_decode, data, lambda what: DataDirectoryError(
         f"{file} cannot be read: {what}; restore it from a copy", path=str(path)
     ))
@@ -125,10 +124,11 @@ def _identify(path: Path, pair: str, site: str) -> None:
                 " configuration, or give this site an empty one",
                 path=str(path), belongs_to=theirs, configured=ours,
             )
+    return identity.id
 
 
-def _found(path: Path, pair: str, site: str) -> None:
-    """A first start."""
+def _found(path: Path, pair: str, site: str) -> str:
+    """A first start. Returns the id of the directory."""
     if strangers := sorted(set(os.listdir(path)) - _NOT_OURS_BUT_FINE):
         raise DataDirectoryError(
             f"{path} holds {strangers[0]!r} but no {IDENTITY_NAME}: it is no data directory of twinlog; choose an empty one",
@@ -136,3 +136,4 @@ def _found(path: Path, pair: str, site: str) -> None:
         )
     identity = Identity(pair, site, os.urandom(8).hex())
     write_whole(path / IDENTITY_NAME, msgspec.json.format(msgspec.json.encode(identity)) + b"\n")
+    return identity.id

@@ -164,12 +164,14 @@ def _nonce(offset: int) -> bytes:
 
 class Keyring:
     """The keys of one log: the first one writes, all of them read. None: it is plain. `setting`: where they come from, for
-    messages. `new_bytes`: of a random source that nobody can guess; only who writes needs one."""
+    messages. `new_bytes`: of a random source that nobody can guess; only who writes needs one. `remedy`: what to do about a key
+    that is missing, with {key} and {setting}."""
 
     def __init__(
-        self, setting: str = SETTINGS, keys: Sequence[LogKey] = (), new_bytes: Callable[[int], bytes] | None = None
+        self, setting: str = SETTINGS, keys: Sequence[LogKey] = (), new_bytes: Callable[[int], bytes] | None = None,
+        remedy: str = "add {key} to the end of {setting}, and start anew",
     ) -> None:
-        self._setting, self._new_bytes = setting, new_bytes
+        self._setting, self._new_bytes, self._remedy = setting, new_bytes, remedy
         self._reads_plain = not keys or any(key.key_id == PLAIN for key in keys)
         self._keys = {key.key_id: _aesgcm(key.secret) for key in keys if key.key_id != PLAIN}
         self.writes = keys[0].key_id if keys and keys[0].key_id != PLAIN else ""  # the id of the key; "": plain
@@ -194,8 +196,8 @@ class Keyring:
         if not key_id:
             if not self._reads_plain:
                 raise self._unavailable(
-                    f"{file} is not encrypted, and {self._setting} does not allow that: it may be forged; where encryption"
-                    f" was just begun, add {PLAIN!r} to the end of {self._setting} until no such segment is left", PLAIN, file,
+                    f"{file} is not encrypted, and {self._setting} does not allow that: it may be forged; where it was"
+                    f" written before encryption was begun, {self._todo(PLAIN)}, until no such file is left", PLAIN, file,
                 )
             return None
         key = self.require(key_id, file)
@@ -212,10 +214,13 @@ class Keyring:
         key = self._keys.get(key_id)
         if key is None:
             raise self._unavailable(
-                f"{file} is encrypted with the key {key_id!r}, which {self._setting} does not have: add {key_id}=file:PATH to"
-                " the end of it, and start anew; nothing is wrong with the file", key_id, file,
+                f"{file} is encrypted with the key {key_id!r}, which {self._setting} does not have:"
+                f" {self._todo(f'{key_id}=file:PATH')}; nothing is wrong with the file", key_id, file,
             )
         return key
+
+    def _todo(self, key: str) -> str:
+        return self._remedy.format(key=key, setting=self._setting)
 
     def _unavailable(self, message: str, key_id: str, file: str) -> KeyUnavailable:
         return KeyUnavailable(message, file=file, key_id=key_id, setting=self._setting)

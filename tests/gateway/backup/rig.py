@@ -11,6 +11,7 @@ from typing import Any
 from gateway.backup.restoring import Restored, Restorer
 from gateway.backup.taking import BackupTaker, Taken
 from gateway.backup.target import Target, opened
+from gateway.backup.verifying import verify
 from gateway.config.loading import load_site_config
 from gateway.config.model import SiteConfig
 from gateway.service.port import Mutation, WriteRequest
@@ -24,6 +25,22 @@ from twinlog.errors import PeerError
 
 DEADLINE_S = 60.0
 Rows = dict[tuple[int, bytes], tuple[bytes, int]]
+
+
+class Quiet:
+    """A Progress that keeps what it was given."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.figures: list[tuple[int, int | None, str]] = []
+
+    def say(self, line: str) -> None:
+        self.lines.append(line)
+
+    begin = say
+
+    def reached(self, done: int, total: int | None, shown: str) -> None:
+        self.figures.append((done, total, shown))
 
 
 class PairSites:
@@ -83,7 +100,7 @@ async def back_up(
 ) -> Taken:
     sites = PairSites(pair) if isinstance(pair, Pair) else pair
     async with target_at(folder, keys) as target:
-        taker = BackupTaker(sites, target, in_the_clear=in_the_clear, say=lambda line: None)  # type: ignore[arg-type]
+        taker = BackupTaker(sites, target, Quiet(), in_the_clear=in_the_clear)  # type: ignore[arg-type]
         return await taker.take(new_base=new_base)
 
 
@@ -119,7 +136,12 @@ async def restore(
     keys: Keyring = NO_KEYS,
 ) -> Restored:
     async with target_at(folder, keys) as target:
-        return await Restorer(target, new_site(root, site, engine), lambda line: None).restore(moment)
+        return await Restorer(target, new_site(root, site, engine), Quiet()).restore(moment)
+
+
+async def verified(folder: Path, keys: Keyring = NO_KEYS) -> tuple[int, list[str]]:
+    async with target_at(folder, keys) as target:
+        return await verify(target, Quiet())
 
 
 async def rows_of(engine: StorageEngine) -> Rows:

@@ -8,8 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from gateway.backup import sending
+from gateway.backup import restoring, sending
 from gateway.backup.holding import TARGETS_MAX
+from gateway.backup.restoring import Restorer
+from gateway.backup.taking import BackupTaker
+from gateway.backup.verifying import verify
 from gateway.service.receipts import receipt_outcome
 from remote_log.replication.base_sender import BaseSettings
 from storage.backup.manifest import WantedMoment
@@ -18,10 +21,11 @@ from storage.engines.opening import open_engine
 from storage.engines.rocks.engine import RocksEngine
 from storage.log.encryption import Keyring, LogKey
 from storage.log.wal import Wal, WalSettings
-from tests.gateway.backup.rig import PairSites, Rows, back_up, new_site, put_together, restore, rows_of, target_at
+from tests.gateway.backup.rig import PairSites, Quiet, Rows, back_up, new_site, put_together, restore, rows_of, target_at
 from tests.pair.pair import Pair
 from tests.pair.pair_rig import epoch, open_pair, put, site
 from tests.storage.disk.memory_files import MemoryFiles
+from twinlog.cli.status import size
 from twinlog.errors import Conflict, DamagedLog, DataDirectoryError, NotFound, Overloaded, Refused, Unavailable
 
 
@@ -329,7 +333,7 @@ async def test_a_register_that_knows_the_pair_is_none_of_a_new_one(pair: Pair, t
         await restore(tmp_path / "backup", tmp_path / "new")
 
 
-@pytest.mark.parametrize("call", ["load_base", "finish_base", "apply", "flush"])
+@pytest.mark.parametrize("call", ["load_base", "finish_base", "apply", "flush", "end_restore"])
 async def test_a_restore_that_was_interrupted_is_served_by_nobody_and_begins_anew(
     pair: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
@@ -342,8 +346,14 @@ async def test_a_restore_that_was_interrupted_is_served_by_nobody_and_begins_ane
     async def killed(*_: object) -> None:
         raise KilledError
 
+    def killed_at_the_end(*_: object) -> None:
+        raise KilledError
+
     with monkeypatch.context() as patched:
-        patched.setattr(RocksEngine, call, killed)
+        if call == "end_restore":
+            patched.setattr(restoring, call, killed_at_the_end)
+        else:
+            patched.setattr(RocksEngine, call, killed)
         with pytest.raises(KilledError):
             await restore(tmp_path / "backup", tmp_path / "new")
     data_dir = tmp_path / "new/a"
@@ -353,6 +363,52 @@ async def test_a_restore_that_was_interrupted_is_served_by_nobody_and_begins_ane
     await restore(tmp_path / "backup", tmp_path / "new")
     assert await restored_rows(tmp_path / "new") == await held(pair)
     open_data_dir(data_dir, "test", "a").close()
+
+
+async def test_a_whole_storage_begins_anew_from_its_own_directory_alone(
+    pair: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A database lies outside of the directory: another restore may name it by mistake."""
+    await back_up(pair, tmp_path / "backup")
+    engine, other = tmp_path / "new/a/engine", new_site(tmp_path / "other")
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(restoring, "end_restore", killed)
+        with pytest.raises(KeyboardInterrupt):
+            await restore(tmp_path / "backup", tmp_path / "new")
+    open_data_dir(other.data_dir, other.pair, other.site, restores=True).close()
+    engine.rename(other.data_dir / "engine")
+    with pytest.raises(Refused, match="holds rows of a pair: a restore fills an empty one only"):
+        await restore(tmp_path / "backup", tmp_path / "other")
+    (other.data_dir / "engine").rename(engine)
+    await restore(tmp_path / "backup", tmp_path / "new")
+    open_data_dir(tmp_path / "new/a", "test", "a").close()
+
+
+async def test_how_far_it_is(pair: Pair, tmp_path: Path) -> None:
+    """Each of the three long commands has a total, and comes to it."""
+    for key in range(5):
+        await put(pair, "a", key, "v" * 100)
+    progress = [Quiet() for _ in range(4)]
+    async with target_at(tmp_path / "backup") as target:
+        await BackupTaker(PairSites(pair), target, progress[0], in_the_clear=False).take(new_base=False)  # type: ignore[arg-type]
+        await put(pair, "a", 1, "w")
+        await BackupTaker(PairSites(pair), target, progress[1], in_the_clear=False).take(new_base=False)  # type: ignore[arg-type]
+        await verify(target, progress[2])
+        await Restorer(target, new_site(tmp_path / "new"), progress[3]).restore(WantedMoment())
+        files = (await target.held())[-1].parts
+    size_bytes = sum(one.length_bytes for one in files)
+    assert progress[0].lines[0] == "reading all rows from site a"
+    assert (progress[0].figures[0][:2], progress[0].figures[0][2].partition(",")[0]) == ((5, 5), "5 rows")
+    done, total, shown = progress[1].figures[-1]
+    assert (done, shown.endswith(" bytes")) == (total, True)
+    assert progress[2].figures[-1] == (size_bytes, size_bytes, f"{size(size_bytes)} of {size(size_bytes)}")
+    assert [line.partition(" of ")[0] for line in progress[3].lines[:2]] == [f"checking {len(files)} files", "loading 5 rows"]
+    assert (5, 5, "5 of 5 rows") in progress[3].figures
+    assert all(done <= (total or done) for each in progress for done, total, _ in each.figures)
 
 
 async def test_a_storage_that_holds_something_is_never_emptied(pair: Pair, tmp_path: Path) -> None:

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from gateway.backup.commands import _verified, keyring
+from gateway.backup.commands import keyring
 from storage.backup.manifest import encode_manifest, manifest_name
 from storage.engines.opening import open_engine
 from storage.log.encryption import NO_KEYS, Keyring, LogKey
-from tests.gateway.backup.rig import Rows, back_up, new_site, restore, rows_of, target_at
+from tests.gateway.backup.rig import Rows, back_up, new_site, restore, rows_of, target_at, verified
 from tests.pair.pair import Pair
 from tests.pair.pair_rig import open_pair, put, site
 from twinlog.errors import Conflict, DamagedLog, InvalidInput, KeyUnavailable
@@ -30,7 +30,7 @@ async def pair(tmp_path: Path) -> AsyncIterator[Pair]:
 def keys(tmp_path: Path, *ids: str) -> Keyring:
     for one in ids:
         (tmp_path / one).write_bytes(base64.b64encode(one.encode().ljust(32, b".")))
-    return keyring([f"{one}=file:{tmp_path / one}" for one in ids])
+    return keyring([f"{one}=file:{tmp_path / one}" for one in ids], "twinlog backup")
 
 
 async def restored(folder: Path, root: Path, ring: Keyring) -> Rows:
@@ -53,21 +53,21 @@ async def test_nothing_is_read_without_the_key_and_all_with_it(pair: Pair, tmp_p
     assert (taken.manifest.key_id, taken.manifest.in_the_clear) == ("2026-11", False)
     files = [one.read_bytes() for one in folder.rglob("*") if one.is_file()]
     assert not any(SECRET.encode() in each or b'"k"' in each or b"int64" in each for each in files)
-    assert (await _verified(str(folder), None, ring))[1] == []
+    assert (await verified(folder, ring))[1] == []
     assert await restored(folder, tmp_path / "new", ring) == await rows_of(site(pair, "a").parts.engine)
     for number, (other, said) in enumerate(((NO_KEYS, "does not have"), (keys(tmp_path, "2027-01"), "does not have"))):
         with pytest.raises(KeyUnavailable, match=f"'2026-11', which .* {said}"):
             await restore(folder, tmp_path / f"refused {number}", keys=other)
         with pytest.raises(KeyUnavailable, match="'2026-11'"):
-            await _verified(str(folder), None, other)
+            await verified(folder, other)
         assert not (tmp_path / f"refused {number}" / "a").exists()
 
 
 async def test_another_key_begins_a_new_base_and_older_moments_need_the_older_key(pair: Pair, tmp_path: Path) -> None:
     folder, old, new = tmp_path / "backup", keys(tmp_path, "2026-11"), keys(tmp_path, "2027-01")
     await back_up(pair, folder, keys=old)
-    with pytest.raises(KeyUnavailable, match="give --key 2026-11=file:PATH"):
-        await back_up(pair, folder, in_the_clear=True)
+    with pytest.raises(KeyUnavailable, match=r"\d.json is .* '2026-11', .*: add `--key 2026-11=file:PATH` to the end"):
+        await back_up(pair, folder, in_the_clear=True, keys=keyring([], "twinlog backup"))
     with pytest.raises(KeyUnavailable, match="'2026-11', which --key does not have"):
         await back_up(pair, folder, keys=new)
     both = keys(tmp_path, "2027-01", "2026-11")
@@ -77,7 +77,7 @@ async def test_another_key_begins_a_new_base_and_older_moments_need_the_older_ke
     await put(pair, "a", 1, "v")
     assert not (await back_up(pair, folder, keys=both)).is_new_base
     await restore(folder, tmp_path / "new", keys=new)  # the newest base needs its own key alone
-    assert (await _verified(str(folder), None, both))[1] == []
+    assert (await verified(folder, both))[1] == []
 
 
 async def test_a_plain_backup_is_not_continued_with_a_key(pair: Pair, tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ async def test_a_manifest_that_was_made_without_the_key_restores_nothing(pair: P
     for work in (restore(folder, tmp_path / "new", keys=ring), back_up(pair, folder, keys=ring)):
         with pytest.raises(DamagedLog, match=f"{manifest.number:06d}.json was changed: its proof does not fit"):
             await work
-    assert len((await _verified(str(folder), None, ring))[1]) == 1
+    assert len((await verified(folder, ring))[1]) == 1
 
 
 def test_what_is_no_key_is_said(tmp_path: Path) -> None:
@@ -109,4 +109,4 @@ def test_what_is_no_key_is_said(tmp_path: Path) -> None:
         (f"k=file:{tmp_path}/none", "cannot be read"), (f"k=file:{tmp_path}/short", "not 32 bytes in base64"),
     ):
         with pytest.raises(InvalidInput, match=f"--key .*{said}"):
-            keyring([reference])
+            keyring([reference], "twinlog backup")

@@ -9,13 +9,11 @@ from typing import Any
 
 import pytest
 
-from gateway.backup.commands import _verified
 from gateway.backup.pruning import prune
 from gateway.backup.target import Target
 from storage.backup.manifest import newest_of_each_base
 from storage.backup.pruning import by_count
-from storage.log.encryption import NO_KEYS
-from tests.gateway.backup.rig import PairSites, back_up, target_at
+from tests.gateway.backup.rig import PairSites, back_up, target_at, verified
 from tests.pair.pair import Pair
 from tests.pair.pair_rig import open_pair, put
 from twinlog.errors import DamagedLog
@@ -86,7 +84,7 @@ async def test_a_prune_that_ends_anywhere(pair: Pair, tmp_path: Path, before: bo
             left = await bases(tmp_path / "copy")
             assert set(left) <= set(held)  # some may still be there
             assert left[-1] == held[-1]
-            assert (await _verified(str(tmp_path / "copy"), None, NO_KEYS))[1] == []
+            assert (await verified(tmp_path / "copy"))[1] == []
             await prune(target, by_count(await target.held(), 1))
         assert await bases(tmp_path / "copy") == held[-1:]
         assert [one.name for one in (tmp_path / "copy").glob("base-*")] == [f"base-{held[-1]}"]

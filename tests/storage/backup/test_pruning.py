@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage.backup.manifest import Manifest, WantedMoment, chosen
-from storage.backup.pruning import by_age, by_count, unnamed_bases, unnamed_files
+from storage.backup.pruning import by_age, by_count, unfinished_bases, unnamed_bases, unnamed_files
 from tests.storage.backup.test_manifest import manifest
 from twinlog.errors import InvalidInput, Refused
 
@@ -61,6 +61,9 @@ def test_the_newest_base_always_stays() -> None:
 
 def test_what_a_call_that_runs_may_still_name_is_left_alone() -> None:
     held = [manifest(1, 10), manifest(2, 100, 120)]
-    assert unnamed_bases(["1-50-ab", "1-100-ab", "1-101-ab", "2-1-ab", "base-10", "notes"], held) == ["1-50-ab"]
+    marked = {"1-50-ab": 2, "1-100-ab": 3, "2-1-ab": 1, "base-10": 1, "notes": 1}
+    assert unnamed_bases(marked, held) == ["1-50-ab", "2-1-ab"]  # who would name them finds the number taken
+    assert unnamed_bases(marked, []) == []
+    assert unfinished_bases(marked, held) == ["1-50-ab", "1-100-ab", "2-1-ab"]
     files = ["log-100-ab-000001", "log-119-ab-000001", "log-120-ab-000001", "log-120", "rows-000001"]
     assert unnamed_files(files, "base-base-100", held) == ["log-100-ab-000001", "log-119-ab-000001"]
