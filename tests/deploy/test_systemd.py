@@ -66,7 +66,7 @@ def test_systemd_finds_it_tight(analyze: str, unit: Path) -> None:
 
 def ends_by(*arguments: str, sent: int | None = None) -> int:
     """The exit code of the command, to which the signal `sent` is sent once it has said something."""
-    command = [sys.executable, "-m", "twinlog", *arguments]
+    command = ["env", "--default-signal=INT", sys.executable, "-m", "twinlog", *arguments]  # a job of a shell may ignore it
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         try:
             if sent is not None:
