@@ -3,14 +3,15 @@ code, so that whoever supervises it starts it again.
 
 What always holds: a gateway ends whose event loop stands, one of whose threads ended by an error of its own machinery or
 failed at its birth, or whose event loop got no memory for a callback: of each of these somebody would wait for ever. The end
-takes no lock, closes nothing, and has made all that it needs beforehand; where standard error takes no words, the kernel ends
-the process (SIGALRM) LAST_WORDS_S later. To the other site and to clients it is a kill, and every promise is made for those.
+takes no lock, closes nothing, and has made all that it needs beforehand; where standard error takes no words, the process ends
+with exit code SIGALRM, LAST_WORDS_S later. To the other site and to clients it is a kill, and every promise is made for those.
 Source: docs/decisions/2026-11-24-a-gateway-that-would-hang.md.
 """
 
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import faulthandler
 import logging
 import os
@@ -105,11 +106,19 @@ def hooked(end: End) -> Iterator[None]:
         threading.excepthook, sys.unraisablehook = before
 
 
+def _end_at_alarm() -> None:
+    """Makes `_exit` of libc the handler of SIGALRM, which is then the exit code. The signal alone does not end process 1 of a
+    container, and a handler in Python would wait for the interpreter's lock, which whoever writes the last words may hold."""
+    libc = ctypes.CDLL(None)
+    libc.signal.argtypes, libc.signal.restype = (ctypes.c_int, ctypes.c_void_p), ctypes.c_void_p
+    libc.signal(signal.SIGALRM, ctypes.cast(libc._exit, ctypes.c_void_p))
+
+
 async def guarded(
     work: Coroutine[Any, Any, None], name: str, *, tick_s: float = TICK_S, ticks_max: int = TICKS_MAX
 ) -> None:
     """`work`, in a process that ends when it cannot continue. `name`: of the site."""
-    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    _end_at_alarm()
     end = partial(fail_stop, last_words(name))
     try:
         with hooked(end), watched(partial(end, STANDS), tick_s=tick_s, ticks_max=ticks_max):

@@ -41,9 +41,24 @@ def test_the_pins_of_the_image_are_those_of_the_lock_without_hashes(tmp_path: Pa
     assert not re.search(r"--hash|\\", made)
 
 
+def test_its_base_needs_no_python_but_that_of_debian() -> None:
+    """Debian has `python3`, and no `python`."""
+    called = [line for line in TEXT.splitlines() if re.search(r"(RUN|&&) python\b", line)]
+    assert called == []
+
+
+def test_each_builder_is_asked_for_the_format_that_has_a_health_check() -> None:
+    """The default of podman and buildah leaves HEALTHCHECK out, with a warning."""
+    pages = [FILE, *(ROOT / "docs").glob("*.md")]
+    builds = [build for page in pages for build in re.findall(r"(?:podman|buildah) (?:build|bud) [^`\n]*", page.read_text())]
+    assert len(builds) == 2
+    assert "HEALTHCHECK" in TEXT
+    assert [build for build in builds if "--format docker" not in build] == []
+
+
 def test_it_runs_the_verb_that_serves_as_no_user_of_the_system() -> None:
     assert re.search(r'^CMD \["serve", "--config", "/etc/twinlog/site.toml"\]$', TEXT, re.MULTILINE)
     assert "serve" in VERBS
-    assert TEXT.index("USER 10001:10001") > TEXT.index("useradd --system --uid 10001")
+    assert TEXT.index("USER 10001:10001") > TEXT.index("useradd --uid 10001")
     (check,) = re.findall(r"CMD \[\"python\", \"-c\", \"(.*)\"\]", TEXT)
     compile(check, "HEALTHCHECK", "exec")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 import subprocess
 import sys
 from contextlib import ExitStack
@@ -42,7 +43,7 @@ def analyze() -> str:
 
 def test_each_unit_runs_a_verb_that_there_is() -> None:
     called = {verb for unit in UNITS for verb in re.findall(r"bin/twinlog (\w+)", unit.read_text())}
-    assert called == {"serve", "config", "monitor"}
+    assert called == {"serve", "monitor"}
     assert called <= all_verbs().keys()
 
 
@@ -61,6 +62,38 @@ def test_systemd_finds_it_tight(analyze: str, unit: Path) -> None:
     command = [analyze, "security", "--offline=true", f"--threshold={EXPOSURE_MAX * 10:.0f}", str(unit)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-300:] + done.stderr
+
+
+def ends_by(*arguments: str, sent: int | None = None) -> int:
+    """The exit code of the command, to which the signal `sent` is sent once it has said something."""
+    command = ["env", "--default-signal=INT", sys.executable, "-m", "twinlog", *arguments]  # a job of a shell may ignore it
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        try:
+            if sent is not None:
+                assert process.stdout is not None
+                assert process.stdout.readline()
+                process.send_signal(sent)
+            process.communicate(timeout=DEADLINE_S)
+            return process.returncode
+        finally:
+            process.kill()
+
+
+def test_a_faulty_configuration_is_not_tried_again(tmp_path: Path) -> None:
+    """systemd compares RestartPreventExitStatus= with the exit code of ExecStart= alone: with a check before it the unit began
+    anew for ever."""
+    (tmp_path / "a.toml").write_text("nonsense = 1\n")
+    assert sandbox.directives(SITE, "RestartPreventExitStatus") == [str(ends_by("serve", "--config", str(tmp_path / "a.toml")))]
+    assert not [unit.name for unit in UNITS if re.search("^(ExecStartPre|ExecCondition)=", unit.read_text(), re.MULTILINE)]
+
+
+def test_a_monitor_that_is_stopped_has_not_failed(tmp_path: Path) -> None:
+    first, second = free_ports(2)
+    write_files(tmp_path, {"a": first, "b": second}, engine="rocksdb")
+    (unit,) = [unit.read_text() for unit in UNITS if unit.name.startswith("twinlog-monitor")]
+    (stop,) = sandbox.directives(unit, "KillSignal")
+    code = ends_by("monitor", "--config", str(tmp_path / "operator.toml"), sent=signal.Signals[stop])
+    assert str(code) in ["0", *sandbox.directives(unit, "SuccessExitStatus")]
 
 
 def run_inside(analyze: str, folder: Path, *command: str) -> list[str]:

@@ -18,6 +18,7 @@ from gateway.cli.main import app
 from gateway.config.model import SiteConfig
 from gateway.demo.files import write_files
 from gateway.fail_stop import DIED, LOST, STANDS, UNBORN, last_words
+from tests.needs import need_root
 from tests.processes import state, wait_for
 from tools.sources import ROOT
 from twinlog.terminal import EXIT_CODES, Exit
@@ -36,9 +37,10 @@ ENDS = {  # case -> why it ends, and what its last words have besides
 
 
 @contextmanager
-def started(case: str) -> Iterator[subprocess.Popen[str]]:
+def started(case: str, *within: str) -> Iterator[subprocess.Popen[str]]:
+    """`within`: the command that runs the process."""
     with subprocess.Popen(
-        [sys.executable, "-m", "tests.gateway.ending", case], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        [*within, sys.executable, "-m", "tests.gateway.ending", case], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
         stderr=subprocess.PIPE, text=True, cwd=ROOT,
     ) as process:
         try:
@@ -60,9 +62,16 @@ def test_it_ends_and_says_why_and_where_each_thread_was(case: str) -> None:
     assert told in errors
 
 
-def test_it_ends_by_the_kernel_where_nobody_reads_what_it_says() -> None:
+def test_it_ends_by_its_alarm_where_nobody_reads_what_it_says() -> None:
     with started("standard_error_is_full") as process:
-        assert process.wait(HUNG_S) == -signal.SIGALRM
+        assert process.wait(HUNG_S) == signal.SIGALRM
+
+
+def test_so_it_does_as_process_1_of_a_container() -> None:
+    """The kernel keeps signals without a handler from process 1."""
+    need_root("a process namespace")
+    with started("standard_error_is_full", "unshare", "--pid", "--fork", "--kill-child") as process:
+        assert process.wait(HUNG_S) == signal.SIGALRM
 
 
 @pytest.mark.parametrize("case", [TURNS, "a_task_gets_no_memory"])
