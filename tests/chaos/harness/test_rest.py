@@ -21,7 +21,7 @@ HOLDS = replace(B, held=replace(HELD, open_files={**HELD.open_files, OTHER: 30})
 
 
 async def broken_after(looks: Sequence[list[Sample]], monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Which promises are broken by these looks, one after the other; the time is over with the last one."""
+    """Returns the promises that these looks break, one after the other; the time is over with the last one."""
     monkeypatch.setattr(run, "REST_POLL_S", 0.0)
     left, found = list(looks), []
 
