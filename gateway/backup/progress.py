@@ -9,7 +9,7 @@ from storage.backup.manifest import BackupFile
 from twinlog.cli.status import figure, size
 
 
-class Progress(Protocol):
+class BackupProgress(Protocol):
     def say(self, line: str) -> None: ...
 
     def begin(self, line: str) -> None:
@@ -22,7 +22,7 @@ class Progress(Protocol):
 class FilesRead:
     """Counts the bytes of `files` as they are read."""
 
-    def __init__(self, progress: Progress, files: Iterable[BackupFile]) -> None:
+    def __init__(self, progress: BackupProgress, files: Iterable[BackupFile]) -> None:
         self._progress, self._done_bytes = progress, 0
         self._total_bytes = sum(file.length_bytes for file in files)
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from gateway.backup.progress import FilesRead, Progress
+from gateway.backup.progress import BackupProgress, FilesRead
 from gateway.backup.target import Target
 from gateway.config.model import SiteConfig
 from remote_log.dfs.opening import open_dfs
@@ -55,7 +55,7 @@ class Restored:
 class Restorer:
     """Restores from `target` into the site of `config`."""
 
-    def __init__(self, target: Target, config: SiteConfig, progress: Progress) -> None:
+    def __init__(self, target: Target, config: SiteConfig, progress: BackupProgress) -> None:
         self._target, self._config, self._progress = target, config, progress
         self.is_whole = False  # all is restored: from then on the directory is a site's
 

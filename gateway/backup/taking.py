@@ -18,7 +18,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from gateway.backup.progress import Progress, amount
+from gateway.backup.progress import BackupProgress, amount
 from gateway.backup.pruning import sweep
 from gateway.backup.screens import unfinished_text
 from gateway.backup.target import PartWriter, Target
@@ -51,7 +51,7 @@ class Taken:
 
 
 class BackupTaker:
-    def __init__(self, sites: Sites, target: Target, progress: Progress, *, in_the_clear: bool) -> None:
+    def __init__(self, sites: Sites, target: Target, progress: BackupProgress, *, in_the_clear: bool) -> None:
         self._sites, self._target, self._progress, self._in_the_clear = sites, target, progress, in_the_clear
 
     async def take(self, *, new_base: bool) -> Taken:

@@ -19,7 +19,7 @@ SHARE_MAX = 0.99  # a total may be an estimate, and only the end of the command 
 
 
 class TerminalProgress:
-    """Implements gateway.backup.progress.Progress. `lines`: each thing that is begun is a line, which stays. Use as a
+    """Implements gateway.backup.progress.BackupProgress. `lines`: each thing that is begun is a line, which stays. Use as a
     context."""
 
     def __init__(self, *, lines: bool) -> None:

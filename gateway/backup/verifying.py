@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from gateway.backup.progress import FilesRead, Progress
+from gateway.backup.progress import BackupProgress, FilesRead
 from gateway.backup.target import Target
 from storage.backup.manifest import newest_of_each_base
 from twinlog.cli.status import figure
 from twinlog.errors import DamagedLog
 
 
-async def verify(target: Target, progress: Progress) -> tuple[int, list[str]]:
+async def verify(target: Target, progress: BackupProgress) -> tuple[int, list[str]]:
     """Returns how many files were read, and what is wrong. Raises NotFound, KeyUnavailable."""
     manifests = newest_of_each_base(await target.held())
     files = [part for manifest in manifests for part in manifest.parts]

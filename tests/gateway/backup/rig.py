@@ -28,7 +28,7 @@ Rows = dict[tuple[int, bytes], tuple[bytes, int]]
 
 
 class Quiet:
-    """A Progress that keeps what it was given."""
+    """A BackupProgress that keeps what it was given."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
