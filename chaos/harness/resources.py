@@ -23,10 +23,12 @@ MORE: Mapping[str, int] = {  # than at the beginning
 }
 MOST: Mapping[str, int] = {  # of kinds that come and go with the work
     LOG: 4, STORAGE: 60,
-    DATABASE: 4,  # what the engine's pool keeps (storage/engines/sql/opening.py)
+    DATABASE: 5,  # the one that writes, and four idle ones in the engine's pool (storage/engines/sql/opening.py)
     HDFS: 6,  # one to each NameNode, which it closes when idle, and one for each file that is written; 2 to 5 were seen
 }
 MORE_THREADS = 6  # pools of threads grow to their limit as work comes
+# Beside these, on HDFS: four idle workers for each of both, two of Hadoop's for a second open file, and compilers of Java.
+MORE_THREADS_HDFS = 12
 WAL_BYTES_MAX = 2 * SEGMENT_BYTES
 DFS_BYTES_MAX = 2 * SEGMENT_BYTES
 WARM_S, LIFE_S, ABOUT_S = 60.0, 120.0, 10.0  # from here on a process is warm; it is judged from this age on; of so much time
@@ -52,7 +54,8 @@ def _too_much(first: Sequence[Footprint], held: Footprint) -> Iterator[str]:
         if held.open_files.get(kind, 0) > most:
             yield f"{held.open_files[kind]} descriptors of {kind}, more than {most}"
     threads = max((each.threads for each in first), default=held.threads)
-    if held.threads > threads + MORE_THREADS:
+    is_on_hdfs = any(HDFS in each.open_files for each in (*first, held))
+    if held.threads > threads + MORE_THREADS + (MORE_THREADS_HDFS if is_on_hdfs else 0):
         yield f"{held.threads} threads, and {threads} at the beginning"
     for what, size, most in (("in its WAL", held.wal_bytes, WAL_BYTES_MAX), ("on its DFS", held.dfs_bytes, DFS_BYTES_MAX)):
         if size > most:

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from chaos.harness.pair.files.footprint import DATABASE, HDFS, LOG, OTHER, SELECTOR, SOCKET, STORAGE, Footprint
 from chaos.harness.pair.samples import Sample
-from chaos.harness.resources import LIFE_S, MORE, MORE_THREADS, MOST, WAL_BYTES_MAX, excess, memory
+from chaos.harness.resources import LIFE_S, MORE, MORE_THREADS, MORE_THREADS_HDFS, MOST, WAL_BYTES_MAX, excess, memory
 
 HELD = Footprint(10, 1, 100 << 20, 14, {OTHER: 18, SOCKET: 7, STORAGE: 8}, wal_bytes=1000, dfs_bytes=1000)
 BEFORE = [Sample("a", 1.0, "ACTIVE", held=HELD), Sample("b", 1.0, "STANDBY", held=HELD)]
@@ -45,7 +45,7 @@ def test_connections_to_servers_come_up_to_a_bound_and_are_no_other_sockets() ->
     """The pool of an engine begins with one or two connections; three more were called a leak of sockets once."""
     assert not of(replace(HELD, open_files={**HELD.open_files, DATABASE: MOST[DATABASE], HDFS: MOST[HDFS]}))
     assert of(replace(HELD, open_files={**HELD.open_files, DATABASE: MOST[DATABASE] + 1, HDFS: MOST[HDFS] + 1})) == [
-        "site b (ACTIVE) holds 5 descriptors of connections to the database, more than 4",
+        "site b (ACTIVE) holds 6 descriptors of connections to the database, more than 5",
         "site b (ACTIVE) holds 7 descriptors of connections to HDFS, more than 6",
     ]
 
@@ -56,6 +56,14 @@ def test_threads_and_files_have_bounds() -> None:
         "site b (ACTIVE) holds 21 threads, and 14 at the beginning",
         f"site b (ACTIVE) holds {WAL_BYTES_MAX + 1:,} bytes in its WAL, more than {WAL_BYTES_MAX:,}",
     ]
+
+
+def test_a_gateway_on_hdfs_may_hold_more_threads_up_to_a_bound() -> None:
+    """One ended with 51, and had begun with 44: its pools were warm."""
+    on_hdfs = replace(HELD, open_files={**HELD.open_files, HDFS: 2})
+    most = HELD.threads + MORE_THREADS + MORE_THREADS_HDFS
+    assert not of(replace(on_hdfs, threads=most))
+    assert len(of(replace(on_hdfs, threads=most + 1))) == 1
 
 
 def life(mib: list[tuple[float, int]], pid: int = 10) -> list[Sample]:
