@@ -24,7 +24,7 @@ from bench.pair import TWINLOG, Pair
 from twinlog import Client
 
 PICTURES = Path("docs/page")
-WIDTH, HEIGHT = 1120, 723
+WIDTH, HEIGHT = 1120, 1000
 COLOURS = 256
 BY = {"LOGNAME": "ann"}  # whose commands they are
 WAIT_MS = 180_000.0

@@ -55,6 +55,9 @@ LINES = """() => {
       if (said.x + said.width > box.x + box.width) faults.push(`out of its box: ${text.textContent}`);
     }
   }
+  for (const value of document.querySelectorAll(".tile .value")) {
+    if (value.scrollWidth > value.clientWidth) faults.push(`out of its tile: ${value.textContent.trim()}`);
+  }
   return faults;
 }"""
 WAIT_MS = 60_000
@@ -346,7 +349,7 @@ def test_a_lost_site_and_what_to_type(live: Pair, page_at: Callable[..., Page]) 
     expect(page.locator(".columns")).to_contain_text("It last answered")
     expect(page.locator("dl.state").first).to_contain_text("without writes")
     assert _axe(page) == []
-    for width, height in SIZES.items():
+    for width, height in {**SIZES, 1120: 720}.items():
         page.set_viewport_size({"width": width, "height": height})
         assert page.evaluate(LINES) == []
     page.set_viewport_size({"width": 1440, "height": 900})
