@@ -9,13 +9,12 @@ Source: docs/decisions/2026-11-24-a-gateway-that-would-hang.md.
 from __future__ import annotations
 
 import asyncio
-import errno
 import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from storage.disk.workers import NO_THREAD
+from storage.disk.workers import NoThread
 
 TICK_S = 1.0
 TICKS_MAX = 30
@@ -68,7 +67,7 @@ def watched(stands: Callable[[], object], *, tick_s: float = TICK_S, ticks_max: 
         try:
             thread.start()
         except RuntimeError as error:  # what the interpreter makes of EAGAIN
-            raise OSError(errno.EAGAIN, NO_THREAD) from error
+            raise NoThread from error
         try:
             yield
         finally:

@@ -14,6 +14,7 @@ from chaos.checkers.violation import Violation
 from chaos.harness.pair.files.footprint import DATABASE, DELETED, HDFS, LOG, OTHER, SELECTOR, SOCKET, STORAGE, Footprint
 from chaos.harness.pair.samples import Sample
 from chaos.harness.pair.sites import SEGMENT_BYTES
+from gateway.service.as_of import SNAPSHOTS_MAX
 
 NAME, MEMORY = "resources", "memory"
 MORE: Mapping[str, int] = {  # than at the beginning
@@ -23,7 +24,9 @@ MORE: Mapping[str, int] = {  # than at the beginning
 }
 MOST: Mapping[str, int] = {  # of kinds that come and go with the work
     LOG: 4, STORAGE: 60,
-    DATABASE: 5,  # the one that writes, and four idle ones in the engine's pool (storage/engines/sql/opening.py)
+    # The one that writes, four idle ones in the engine's pool (storage/engines/sql/opening.py), and the snapshots of scans that
+    # nobody has read to their end, which are kept for ten minutes (gateway/service/as_of.py).
+    DATABASE: 5 + SNAPSHOTS_MAX,
     HDFS: 6,  # one to each NameNode, which it closes when idle, and one for each file that is written; 2 to 5 were seen
 }
 MORE_THREADS = 6  # pools of threads grow to their limit as work comes

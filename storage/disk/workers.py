@@ -17,13 +17,22 @@ from collections.abc import Callable, Sequence
 from queue import Empty, SimpleQueue
 from typing import Any, Generic, TypeVar
 
-from twinlog.errors import Overloaded
+from twinlog.errors import Overloaded, Unavailable
 
 T = TypeVar("T")
 Item = TypeVar("Item")
 NO_THREAD = "this process cannot start another thread: raise its limit (ulimit -u, TasksMax), or give the machine memory"
 IDLE_MAX = 4  # of a pool
 _End = tuple["asyncio.Future[Any]", Any, "BaseException | None"]
+
+
+class NoThread(Unavailable, OSError):
+    """No thread can be started now, and nothing was begun. To whoever asks a disk or a DFS it is an error of the system like
+    any other; to everybody else it says by itself what it is, so that none of them has to know it."""
+
+    def __init__(self) -> None:
+        super().__init__(NO_THREAD, retry_after_s=1)
+        self.errno, self.strerror = errno.EAGAIN, NO_THREAD
 
 
 def nothing() -> None:
@@ -45,7 +54,7 @@ class _Thread:
         self._ended: asyncio.Future[None] | None = None  # of the close that was begun
 
     def start(self) -> None:
-        """Starts the thread now: what it is given later does not fail for want of one. Raises OSError."""
+        """Starts the thread now: what it is given later does not fail for want of one. Raises NoThread."""
         if self._loop is None:
             self._start()
 
@@ -69,7 +78,7 @@ class _Thread:
             thread.start()
         except RuntimeError as error:  # what the interpreter makes of EAGAIN
             self._loop = None
-            raise OSError(errno.EAGAIN, NO_THREAD) from error
+            raise NoThread from error
         self._thread = thread
         return loop
 
@@ -133,8 +142,8 @@ class Worker(_Thread):
     """Runs functions one after the other; each one's result is on its way as soon as it is there."""
 
     def submit(self, fn: Callable[[], T]) -> asyncio.Future[T]:
-        """Queue `fn`; the future carries its result or exception. A cancelled future does not take `fn` back. Raises OSError
-        where no thread can be started."""
+        """Queue `fn`; the future carries its result or exception. A cancelled future does not take `fn` back. Raises
+        NoThread."""
         return self._send(fn)
 
     async def read(self, fn: Callable[[], T]) -> T:
@@ -213,8 +222,7 @@ class GroupWorker(_Thread, Generic[Item]):
         self.handle = handle
 
     def put(self, item: Item) -> asyncio.Future[None]:
-        """Queue `item`; the future ends as the `handle` call that took it did. Items keep their order. Raises OSError where no
-        thread can be started."""
+        """Queue `item`; the future ends as the `handle` call that took it did. Items keep their order. Raises NoThread."""
         return self._send(item)
 
     def _run(self) -> None:

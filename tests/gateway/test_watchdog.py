@@ -8,6 +8,7 @@ import threading
 import pytest
 
 from gateway.watchdog import TICK_S, TICKS_MAX, Ticks, watched
+from storage.disk.workers import NoThread
 from tests.processes import wait_for
 
 
@@ -86,7 +87,7 @@ async def test_where_no_thread_can_be_started_it_says_so(monkeypatch: pytest.Mon
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(threading.Thread, "start", refused)
-    with pytest.raises(BlockingIOError, match="cannot start another thread"), watched(lambda: None):
+    with pytest.raises(NoThread, match="cannot start another thread"), watched(lambda: None):
         raise AssertionError("it was started")
 
 

@@ -32,7 +32,7 @@ from remote_log.dfs.owner import MARK, Owner
 from remote_log.dfs.port import DfsEntry, path_parts, replaced
 from remote_log.dfs.queued_writer import writer_thread
 from storage.disk.workers import HangTolerantPool, Worker
-from twinlog.errors import DfsError, DfsNotFound
+from twinlog.errors import DfsError, DfsNotFound, reason
 
 T = TypeVar("T")
 CALLS_MAX = 32  # at once; one that hangs counts until Java gives it up
@@ -40,6 +40,7 @@ READ_BYTES = 1 << 20
 COLD_DEADLINE_S = 20.0  # at least, until Java has loaded Hadoop's classes: 1 s of CPU, and many where others want it too
 YIELD_S = 0.5  # how long a writer has to close its file itself
 YIELD_POLL_S = 0.05
+GIVE_BACK_AGAIN_S = 1.0  # what a call made that nobody waits for any more, where no thread could be started for it
 
 
 class HdfsDfs:
@@ -341,7 +342,7 @@ class HdfsDfs:
         running: asyncio.Future[T] | None = None
         try:
             async with asyncio.timeout(deadline_s):
-                running = await self._crew.start(guarded)
+                running = await self._begun(guarded, doing, path)
                 return await asyncio.shield(running)
         except TimeoutError as error:
             raise DfsError(
@@ -353,6 +354,12 @@ class HdfsDfs:
             if running is not None and late is not None and not running.done():
                 running.add_done_callback(lambda done: self._take_back(done, late))
 
+    async def _begun(self, work: Callable[[], T], doing: str, path: str) -> asyncio.Future[T]:
+        try:
+            return await self._crew.start(work)
+        except OSError as error:  # no thread can be started now
+            raise DfsError(f"cannot {doing} {path} below {self._settings.where}: {reason(error)}", path=path) from error
+
     def _take_back(self, done: asyncio.Future[T], late: Callable[[T], None]) -> None:
         def given_back() -> None:
             try:
@@ -361,4 +368,7 @@ class HdfsDfs:
                 self._java.leave()
 
         if done.exception() is None:
-            threading.Thread(target=given_back, name="hdfs late", daemon=True).start()
+            try:
+                threading.Thread(target=given_back, name="hdfs late", daemon=True).start()
+            except RuntimeError:  # no thread can be started now
+                asyncio.get_running_loop().call_later(GIVE_BACK_AGAIN_S, self._take_back, done, late)

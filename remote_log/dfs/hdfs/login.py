@@ -46,8 +46,9 @@ class KeytabLogin:
         if self._user is None or now_s < self._due_s or (self._looking is not None and not self._looking.done()):
             return
         self._due_s = now_s + LOOK_INTERVAL_S
-        self._looking = self._worker.submit(self._user.checkTGTAndReloginFromKeytab)
-        self._looking.add_done_callback(lambda done: done.exception())
+        with suppress(OSError):  # no thread can be started now
+            self._looking = self._worker.submit(self._user.checkTGTAndReloginFromKeytab)
+            self._looking.add_done_callback(lambda done: done.exception())
 
     async def close(self) -> None:
         with suppress(TimeoutError):

@@ -45,7 +45,7 @@ def test_connections_to_servers_come_up_to_a_bound_and_are_no_other_sockets() ->
     """The pool of an engine begins with one or two connections; three more were called a leak of sockets once."""
     assert not of(replace(HELD, open_files={**HELD.open_files, DATABASE: MOST[DATABASE], HDFS: MOST[HDFS]}))
     assert of(replace(HELD, open_files={**HELD.open_files, DATABASE: MOST[DATABASE] + 1, HDFS: MOST[HDFS] + 1})) == [
-        "site b (ACTIVE) holds 6 descriptors of connections to the database, more than 5",
+        "site b (ACTIVE) holds 14 descriptors of connections to the database, more than 13",
         "site b (ACTIVE) holds 7 descriptors of connections to HDFS, more than 6",
     ]
 

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from remote_log.dfs.directory import DirectoryDfs
+from remote_log.dfs.hdfs import dfs as hdfs
 from remote_log.dfs.hdfs import writer as hdfs_writer
 from remote_log.dfs.hdfs.writer import HdfsDfsWriter, HdfsFile
 from remote_log.dfs.queued_writer import writer_thread
@@ -20,7 +21,7 @@ from storage.disk.os_files import OsFiles
 from storage.disk.workers import HangTolerantPool, Worker
 from storage.engines.rocks.engine import RocksEngine
 from storage.engines.rocks.opening import RocksSettings
-from twinlog.errors import DfsError, DfsExists, Overloaded, SyncFailed
+from twinlog.errors import DfsError, DfsExists, Overloaded, SyncFailed, Unavailable, reason
 
 WITHIN_S = 5.0
 TOLD = "cannot start another thread"
@@ -55,6 +56,19 @@ async def test_a_worker_says_so_and_works_once_it_may(threads: Threads) -> None:
     async with asyncio.timeout(WITHIN_S):
         assert await worker.submit(lambda: 8) == 8
         await worker.close()
+
+
+async def test_whoever_does_not_know_of_threads_gets_an_error_of_the_tree(threads: Threads) -> None:
+    """A look of the other site at an HDFS ended with 500 and an unknown error."""
+    worker = Worker("test")
+    threads.refused = 1
+    with pytest.raises(Unavailable) as told:
+        worker.submit(lambda: 7)
+    assert told.value.message.startswith("this process cannot start another thread")
+    assert told.value.fields == {"retry_after_s": 1}
+    assert isinstance(told.value, OSError)
+    assert reason(told.value) == told.value.message
+    await worker.close()
 
 
 async def test_a_read_says_that_it_may_be_asked_again(threads: Threads) -> None:
@@ -167,6 +181,29 @@ async def test_a_thread_whose_file_cannot_be_made_ends(tmp_path: Path) -> None:
         if thread.name == "dfs /wal/segment":
             thread.join(WITHIN_S)
             assert not thread.is_alive()
+
+
+async def test_a_call_of_hdfs_is_an_error_of_the_dfs_and_what_came_late_is_given_back_later(
+    threads: Threads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hdfs, "GIVE_BACK_AGAIN_S", 0.0)
+    java: Any = SimpleNamespace(is_warm=True, leave=lambda: None, Throwable=RuntimeError)
+    settings: Any = SimpleNamespace(section="dfs.peer", where="hdfs://one", deadline_s=WITHIN_S, kerberos_keytab=None)
+    dfs = hdfs.HdfsDfs.__new__(hdfs.HdfsDfs)
+    dfs._settings, dfs._java, dfs._login = settings, java, None
+    dfs._crew = HangTolerantPool("test", 2)
+    threads.refused = 1
+    with pytest.raises(DfsError, match=f"cannot list /wal below hdfs://one: .*{TOLD}"):
+        await dfs._call("list", "/wal", lambda fs: None)
+    made: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    made.set_result("a file")
+    given_back = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    threads.refused = 2
+    dfs._take_back(made, lambda _: loop.call_soon_threadsafe(given_back.set))
+    async with asyncio.timeout(WITHIN_S):
+        await given_back.wait()
+    assert threads.refused == 0
 
 
 async def test_a_writer_of_hdfs_looks_for_a_fencer_again_later(threads: Threads, monkeypatch: pytest.MonkeyPatch) -> None:
