@@ -14,7 +14,8 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from storage.disk.workers import NoThread
+from storage.disk.workers import NO_THREAD
+from twinlog.errors import NoThread
 
 TICK_S = 1.0
 TICKS_MAX = 30
@@ -67,7 +68,7 @@ def watched(stands: Callable[[], object], *, tick_s: float = TICK_S, ticks_max: 
         try:
             thread.start()
         except RuntimeError as error:  # what the interpreter makes of EAGAIN
-            raise NoThread from error
+            raise NoThread(NO_THREAD, retry_after_s=1) from error
         try:
             yield
         finally:

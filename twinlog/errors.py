@@ -13,6 +13,7 @@
     |- NotActive               this site does not serve that; carries the active          421
     |- Overloaded              a bounded queue is full; nothing was logged                429
     |- Unavailable             closed, draining, lease expired, peer away; nothing logged 503
+    |  |- NoThread             the process cannot start another thread now; an OSError as well
     |- OutcomeUnknown          the write may or may not appear later                      504
     |- LogError                                                                           500
     |  |- DamagedLog           damage with good frames behind it: file and offset
@@ -44,6 +45,8 @@ This module is pure.
 """
 
 from __future__ import annotations
+
+import errno
 
 
 def words(error: BaseException) -> str:
@@ -128,6 +131,17 @@ class Unavailable(TwinlogError):
     """Fields: `retry_after_s`, `waiting_for`."""
 
     code = "unavailable"
+
+
+class NoThread(Unavailable, OSError):
+    """Nothing was begun. To whoever asks a disk or a DFS it is an error of the system like any other; to everybody else it says
+    by itself what it is, so that none of them has to know it."""
+
+    code = "no-thread"
+
+    def __init__(self, message: str, **fields: object) -> None:
+        super().__init__(message, **fields)
+        self.errno, self.strerror = errno.EAGAIN, message
 
 
 class OutcomeUnknown(TwinlogError):

@@ -7,6 +7,7 @@ Source: bounds measured on 2026-11-24, docs/decisions/2026-11-24-what-a-site-say
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 
@@ -35,6 +36,7 @@ MORE_THREADS_HDFS = 12
 WAL_BYTES_MAX = 2 * SEGMENT_BYTES
 DFS_BYTES_MAX = 2 * SEGMENT_BYTES
 WARM_S, LIFE_S, ABOUT_S = 60.0, 120.0, 10.0  # from here on a process is warm; it is judged from this age on; of so much time
+NAMED_MAX = 5
 MEMORY_SHARE_MAX, MEMORY_BYTES_MAX = 0.10, 16 << 20
 
 
@@ -52,7 +54,7 @@ def _too_much(first: Sequence[Footprint], held: Footprint) -> Iterator[str]:
     for kind, more in MORE.items() if first else ():
         had, has = max(each.open_files.get(kind, 0) for each in first), held.open_files.get(kind, 0)
         if has > had + more:
-            yield f"{has} descriptors of {kind}, and {had} at the beginning"
+            yield f"{has} descriptors of {kind}, and {had} at the beginning{_new(kind, first, held)}"
     for kind, most in MOST.items():
         if held.open_files.get(kind, 0) > most:
             yield f"{held.open_files[kind]} descriptors of {kind}, more than {most}"
@@ -63,6 +65,15 @@ def _too_much(first: Sequence[Footprint], held: Footprint) -> Iterator[str]:
     for what, size, most in (("in its WAL", held.wal_bytes, WAL_BYTES_MAX), ("on its DFS", held.dfs_bytes, DFS_BYTES_MAX)):
         if size > most:
             yield f"{size:,} bytes {what}, more than {most:,}"
+
+
+def _new(kind: str, first: Sequence[Footprint], held: Footprint) -> str:
+    """Returns the names that no site held at the beginning, or fewer times."""
+    had: Counter[str] = Counter()
+    for each in first:
+        had |= Counter(each.names.get(kind, ()))
+    new = sorted((Counter(held.names.get(kind, ())) - had).elements())
+    return f": {', '.join(new[:NAMED_MAX])}" if new else ""
 
 
 def memory(samples: Sequence[Sample]) -> tuple[list[Violation], int]:

@@ -62,6 +62,7 @@ PROBLEMS: dict[type[errors.TwinlogError], ProblemRow] = {
     errors.NotActive: ProblemRow(421, "This site is not the active", _NOTHING),
     errors.Overloaded: ProblemRow(429, "Too many requests", _NOTHING),
     errors.Unavailable: ProblemRow(503, "Not available now", _NOTHING),
+    errors.NoThread: ProblemRow(503, "The process cannot start a thread", _NOTHING),
     errors.OutcomeUnknown: ProblemRow(504, "The outcome is not known"),
     errors.LogError: ProblemRow(500, "The log failed"),
     errors.DamagedLog: ProblemRow(500, "The log is damaged"),

@@ -50,7 +50,7 @@ MERGE_TIMEOUT_S = 60.0
 OWN_ATTEMPT_S = 10.0
 # What may pass: a DFS, a coordinator or a peer that did not answer, a lease that was not recovered yet. Past the point of no
 # return nobody serves until the plan has gone on, and every step that matters asks the coordinator first.
-TRANSIENT = ("unavailable", "dfs-error", "lease-lost", "lease-not-recovered", "peer-error")
+TRANSIENT = ("unavailable", "no-thread", "dfs-error", "lease-lost", "lease-not-recovered", "peer-error")
 TAKEN_UP = ("failover", "switchover")  # by the site itself, when it finds their plan at the register
 OPERATOR = "operator"
 CHANGES_MAX = 50  # operations that a view looks through for those that somebody asked for

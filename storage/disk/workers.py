@@ -10,29 +10,19 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-import errno
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from queue import Empty, SimpleQueue
 from typing import Any, Generic, TypeVar
 
-from twinlog.errors import Overloaded, Unavailable
+from twinlog.errors import NoThread, Overloaded
 
 T = TypeVar("T")
 Item = TypeVar("Item")
 NO_THREAD = "this process cannot start another thread: raise its limit (ulimit -u, TasksMax), or give the machine memory"
 IDLE_MAX = 4  # of a pool
 _End = tuple["asyncio.Future[Any]", Any, "BaseException | None"]
-
-
-class NoThread(Unavailable, OSError):
-    """No thread can be started now, and nothing was begun. To whoever asks a disk or a DFS it is an error of the system like
-    any other; to everybody else it says by itself what it is, so that none of them has to know it."""
-
-    def __init__(self) -> None:
-        super().__init__(NO_THREAD, retry_after_s=1)
-        self.errno, self.strerror = errno.EAGAIN, NO_THREAD
 
 
 def nothing() -> None:
@@ -78,7 +68,7 @@ class _Thread:
             thread.start()
         except RuntimeError as error:  # what the interpreter makes of EAGAIN
             self._loop = None
-            raise NoThread from error
+            raise NoThread(NO_THREAD, retry_after_s=1) from error
         self._thread = thread
         return loop
 

@@ -8,8 +8,8 @@ import threading
 import pytest
 
 from gateway.watchdog import TICK_S, TICKS_MAX, Ticks, watched
-from storage.disk.workers import NoThread
 from tests.processes import wait_for
+from twinlog.errors import NoThread
 
 
 class Loop:

@@ -24,6 +24,14 @@ def test_one_descriptor_more_than_at_the_beginning_is_too_much() -> None:
     ]
 
 
+def test_what_is_too_much_is_named() -> None:
+    before = replace(HELD, names={OTHER: ["/dev/null", "pipe", "pipe"]})
+    names = ["/dev/null", "/tmp/x.jar", "pipe", "pipe", "pipe"]
+    held = replace(HELD, open_files={**HELD.open_files, OTHER: 20}, names={OTHER: names})
+    (said,) = excess([Sample("a", 1.0, "ACTIVE", held=before)], [Sample("a", 9.0, "ACTIVE", held=held)])
+    assert said == "site a (ACTIVE) holds 20 descriptors of others, and 18 at the beginning: /tmp/x.jar, pipe"
+
+
 def test_what_another_release_held_is_no_measure_and_bounds_stay() -> None:
     more = {OTHER: 40, LOG: MOST[LOG] + 1}
     held = replace(HELD, threads=99, open_files=more)

@@ -8,6 +8,7 @@ database: the engine's pool makes them one by one, as work comes.
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,10 +19,13 @@ SOCKET, DELETED, STORAGE, LOG, OTHER = "sockets", "deleted files", "files of the
 DATABASE, HDFS = "connections to the database", "connections to HDFS"
 SELECTOR = "selectors"  # what a thread waits at for several sockets, and what wakes it
 
+_NUMBER = re.compile(r":\[\d+\]$")  # of a pipe
+
 
 class Footprint(msgspec.Struct, frozen=True, omit_defaults=True):
     """`pid` and `begun`, its start in clock ticks since the machine's, name one life of a gateway. `open_files`: kind -> count.
-    `wal_bytes`, `remote_bytes`: of this site's WAL, and of what stands on the site's own DFS; -1: nobody looked."""
+    `names`: by kind, of the kinds whose number may not grow, so that a leak can be named; without the numbers of the kernel.
+    `wal_bytes`, `dfs_bytes`: of this site's WAL, and of what stands on the site's own DFS; -1: nobody looked."""
 
     pid: int
     begun: int
@@ -30,6 +34,7 @@ class Footprint(msgspec.Struct, frozen=True, omit_defaults=True):
     open_files: dict[str, int]
     wal_bytes: int = -1
     dfs_bytes: int = -1
+    names: dict[str, list[str]] = {}
 
     @property
     def descriptors(self) -> int:
@@ -47,11 +52,17 @@ def footprint(
         threads = len(os.listdir(process / "task"))
         connected = _connected(process, servers) if servers else {}
         targets = [_target(process / "fd" / name) for name in os.listdir(process / "fd")]
-        kinds = Counter(connected.get(target) or _kind(target, data_dir, dfs) for target in targets if target)
     except (OSError, IndexError):
         return None
-    sizes = (bytes_below(data_dir / "wal"), bytes_below(dfs)) if disks else (-1, -1)
-    return Footprint(pid, begun, memory, threads, dict(sorted(kinds.items())), *sizes)
+    kinds = [(connected.get(target) or _kind(target, data_dir, dfs), target) for target in targets if target]
+    counts = dict(sorted(Counter(kind for kind, _ in kinds).items()))
+    if not disks:
+        return Footprint(pid, begun, memory, threads, counts)
+    names = {
+        each: sorted(_NUMBER.sub("", target.replace(f"{data_dir.parent}/", "")) for kind, target in kinds if kind == each)
+        for each in (OTHER, DELETED)
+    }
+    return Footprint(pid, begun, memory, threads, counts, bytes_below(data_dir / "wal"), bytes_below(dfs), names)
 
 
 def bytes_below(folder: Path) -> int:

@@ -33,6 +33,22 @@ def test_each_descriptor_has_its_kind(tmp_path: Path) -> None:
     assert [now.get(kind, 0) - before.get(kind, 0) for kind in kinds] == [1] * len(kinds)
 
 
+def test_what_may_not_grow_is_named_where_disks_are_looked_at(tmp_path: Path) -> None:
+    data_dir = tmp_path / "data"
+    data_dir.mkdir()
+    reading, writing = os.pipe()
+    with (data_dir / "note").open("wb"):
+        held = footprint(os.getpid(), data_dir, tmp_path, disks=True)
+        quick = footprint(os.getpid(), data_dir, tmp_path)
+    os.close(reading)
+    os.close(writing)
+    assert held is not None
+    assert quick is not None
+    assert quick.names == {}
+    assert "data/note" in held.names[OTHER]
+    assert held.names[OTHER].count("pipe") >= 2
+
+
 @pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_INET6])
 def test_a_connection_is_of_the_kind_of_its_server(family: socket.AddressFamily, tmp_path: Path) -> None:
     """The one that calls is, and neither the server's own end nor what listens."""
