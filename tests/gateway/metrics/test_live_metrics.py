@@ -16,7 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from gateway.metrics.catalogue import CATALOGUE, PREFIX
 from gateway.service.documents import ClusterDocument
 from storage.backup.stream import BackupHead, MessageReader
-from tests.gateway.metrics.live_sites import live_sites
+from tests.gateway.metrics.live_sites import DEADLINE_S, live_sites
 from tests.needs import need_program
 from tools.watching.metric_list import PAGE
 
@@ -44,6 +44,11 @@ class Seen(NamedTuple):
     after: dict[str, Any]
 
 
+def moved_by_a_beat(shown: Mapping[str, Any]) -> tuple[object, ...]:
+    seqs = (shown[f"{what}_seq"] for what in ("committed", "applied", "durable"))
+    return *seqs, shown["replication_lag"]["records"], shown["remote_log"]["bytes"], shown["at_risk"]["records"]
+
+
 async def _look(folder: Path) -> Seen:
     async with live_sites(folder) as sites:
         assert (await sites.http["a"].post("/v1/audits", json=AUDIT)).is_success
@@ -55,9 +60,13 @@ async def _look(folder: Path) -> Seen:
         await sites.until("b", lambda page: "twinlog_disk_free_bytes" in page and "twinlog_standby_staleness_seconds" in page)
         for site in "ab":
             await sites.until(site, lambda page: "twinlog_table_rows{" in page)
-        before = (await sites.http["a"].get("/v1/cluster")).json()
-        pages = {site: await sites.page(site) for site in "ab"}
-        return Seen(pages, before, (await sites.http["a"].get("/v1/cluster")).json())
+        async with asyncio.timeout(DEADLINE_S):
+            while True:
+                before = (await sites.http["a"].get("/v1/cluster")).json()
+                pages = {site: await sites.page(site) for site in "ab"}
+                after = (await sites.http["a"].get("/v1/cluster")).json()
+                if moved_by_a_beat(before) == moved_by_a_beat(after):
+                    return Seen(pages, before, after)
 
 
 @pytest.fixture(scope="module")
