@@ -28,7 +28,7 @@ from typing import TypeVar
 from remote_log.dfs import directory_lease as lease
 from remote_log.dfs.owner import MARK, Owner
 from remote_log.dfs.port import DfsEntry, path_parts, replaced
-from remote_log.dfs.queued_writer import QueuedWriter, WriterThread, writer_thread
+from remote_log.dfs.queued_writer import QueuedWriter, WriterThread, writer_thread_for
 from storage.disk.os_files import write_synced
 from storage.disk.workers import NO_THREAD, take_back
 from twinlog.errors import DfsError, DfsExists, DfsNotFound, reason
@@ -83,12 +83,8 @@ class DirectoryDfs:
                 os.close(fd)
                 raise
 
-        thread = writer_thread(path)
-        try:
+        with writer_thread_for(path) as thread:
             made = await self._call("create", path, work, late=lambda made: os.close(made[1]))
-        except BaseException:
-            thread.end()
-            raise
         return DirectoryDfsWriter(path, *made, self._deadline_s, thread)
 
     async def list(self, folder: str) -> list[DfsEntry]:

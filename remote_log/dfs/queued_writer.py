@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from enum import Enum
 from typing import Any
 
@@ -35,6 +35,16 @@ def writer_thread(path: str, at_end: Callable[[], None] = nothing) -> WriterThre
     except OSError as error:
         raise DfsError(f"cannot create {path}: {reason(error)}", path=path) from error
     return thread
+
+
+@contextmanager
+def writer_thread_for(path: str, at_end: Callable[[], None] = nothing) -> Iterator[WriterThread]:
+    """As `writer_thread`, around what makes the file: the thread ends with a file that cannot be made."""
+    thread = writer_thread(path, at_end)
+    with ExitStack() as undo:
+        undo.callback(thread.end)
+        yield thread
+        undo.pop_all()
 
 
 class QueuedWriter:

@@ -30,7 +30,7 @@ from remote_log.dfs.hdfs.login import KeytabLogin
 from remote_log.dfs.hdfs.writer import HdfsDfsWriter, HdfsFile, close_quietly, mark_of
 from remote_log.dfs.owner import MARK, Owner
 from remote_log.dfs.port import DfsEntry, path_parts, replaced
-from remote_log.dfs.queued_writer import writer_thread
+from remote_log.dfs.queued_writer import writer_thread_for
 from storage.disk.workers import HangTolerantPool, Worker
 from twinlog.errors import DfsError, DfsNotFound, reason
 
@@ -102,12 +102,8 @@ class HdfsDfs:
                 )
             return out
 
-        thread = writer_thread(path, self._java.leave)
-        try:
+        with writer_thread_for(path, self._java.leave) as thread:
             out = await self._call("create", path, work, late=close_quietly)
-        except BaseException:
-            thread.end()
-            raise
         file = HdfsFile(self._connected, f"{self._settings.root}{path}", out)
         writer = HdfsDfsWriter(path, file, self._settings, self._java, self._looker, thread)
         writer.look_later()
