@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -18,6 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from chaos.servers.ports import free_ports
 from twinlog.addresses import address_token
 from twinlog.sites import Sites
 from twinlog.wire.tls import Tls
@@ -35,15 +35,6 @@ VERB_OF_MODE = {"sync": "resync", "async": "degrade"}
 
 class BenchError(Exception):
     """A measurement could not be made; the message says why."""
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that were free a moment ago, all different."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [opened.getsockname()[1] for opened in sockets]
-    for opened in sockets:
-        opened.close()
-    return ports
 
 
 class Pair:

@@ -7,17 +7,15 @@ Hadoop's own default, durability included.
 
 from __future__ import annotations
 
-import random
-import socket
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from xml.etree import ElementTree
 
 import msgspec
 
+from chaos.servers.ports import free_ports
+
 HOST = "127.0.0.1"
-# Below the ports that the system gives to outgoing connections: one of those could sit on ours while a server is down.
-PORTS = range(20_000, 32_000)
 METRICS_S = 1  # how old a counter may be that a daemon tells
 _LOG4J = """\
 status = warn
@@ -37,31 +35,19 @@ class Ports(msgspec.Struct):
     web: int
     data_nodes: list[tuple[int, int, int]]  # data, web, ipc
 
-    def all(self) -> set[int]:
-        return {self.rpc, self.web, *(port for ports in self.data_nodes for port in ports)}
 
-
-def load_ports(file: Path, data_nodes: int, but: Collection[int] = ()) -> Ports:
-    """Those of `file`, with enough for so many DataNodes; new ones are free ones, none of `but`, and are written there."""
-    free = (port for port in _free_ports() if port not in but)
+def load_ports(file: Path, data_nodes: int) -> Ports:
+    """Those of `file`, with enough for so many DataNodes; new ones are free ones, and are written there."""
     try:
         ports = msgspec.json.decode(file.read_bytes(), type=Ports)
     except FileNotFoundError:
-        ports = Ports(next(free), next(free), [])
+        rpc, web = free_ports(2)
+        ports = Ports(rpc, web, [])
     while len(ports.data_nodes) < data_nodes:
-        ports.data_nodes.append((next(free), next(free), next(free)))
+        data, web, ipc = free_ports(3)
+        ports.data_nodes.append((data, web, ipc))
     file.write_bytes(msgspec.json.encode(ports))
     return ports
-
-
-def _free_ports() -> Iterator[int]:
-    for port in random.sample(PORTS, len(PORTS)):
-        with socket.socket() as probe:
-            try:
-                probe.bind((HOST, port))
-            except OSError:
-                continue
-        yield port
 
 
 def write_name_node(folder: Path, ports: Ports, data: Path, replication: int, more: Mapping[str, object] | None = None) -> None:

@@ -18,7 +18,6 @@ import secrets
 import shlex
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -30,6 +29,7 @@ import psycopg
 from psycopg import sql
 
 from chaos.servers.daemon import wait_stopped
+from chaos.servers.ports import free_ports
 from gateway.demo.child import start_child
 
 USER = "twinlog"  # of the sites: it owns its databases and their schemas, and is no superuser
@@ -57,19 +57,11 @@ def find_program(name: str) -> str:
     return on_path
 
 
-def free_port() -> int:
-    """A loopback port that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 class PostgresServer:
     """One server, in the absolute `folder`. `settings` are further `name=value` of postgresql.conf."""
 
     def __init__(self, folder: Path, port: int | None = None, settings: Sequence[str] = ()) -> None:
-        self.folder, self.port = folder, port or free_port()
+        self.folder, self.port = folder, port or free_ports(1)[0]
         self._settings = settings
         self._process: subprocess.Popen[bytes] | None = None
 
