@@ -85,7 +85,9 @@ log = structlog.get_logger("twinlog.app")
 OWNER_ONLY = 0o077  # what a site writes holds rows: its own user reads it, and nobody else
 SWITCH_INTERVAL_S = 0.0005
 PEER_CONNECTIONS = ConnectionLimits(connections_max=200, per_address_max=200)  # twice what one site opens
-GC_THRESHOLDS = (20_000, 20, 50)  # requests leave few cycles behind; the defaults collect some hundred times a second
+# Requests leave few cycles behind; the defaults collect some hundred times a second. What waits for the last of the three, at
+# most half a million objects, is memory: 60 MiB or so.
+GC_THRESHOLDS = (20_000, 5, 5)
 
 
 def new_id() -> str:
@@ -360,6 +362,7 @@ async def doors(
     of_tables = service.looks.table_figures
     for source in (tls.metrics, opened.trail.figures, process.figures, of_tables, lambda: _of_doors(context, gate, places)):
         context.metrics.add(source)
+    context.metrics.disk = process.disk
     if traces is not None:
         context.metrics.add(traces.figures)
     context.metrics.add_collector(process_collector())

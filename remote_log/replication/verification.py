@@ -199,10 +199,6 @@ class _Walk:
         self._sites, self._epoch, self._latest = verifier._sites, epoch, latest
         self._seq, self._at_epoch, self._timestamp = state.seq, state.epoch, 0
         self._tables = verifier.tables(state.schemas())
-        self._marks: dict[int, Callable[[Frame, int, Record], bool]] = {
-            RecordKind.DDL: self._ddl, RecordKind.EPOCH_START: self._start, RecordKind.MODE: self._mode,
-            RecordKind.BARRIER: self._barrier, RecordKind.CURSOR: self._cursor, RecordKind.NOOP: self._noop,
-        }
 
     def take(self, frame: Frame) -> None:
         """HOT."""
@@ -246,10 +242,10 @@ class _Walk:
             else:
                 _changed(table, "update" if kind == _UPDATE else "delete", record.key, record.value)
         else:
-            sound = self._marks.get(kind)
+            sound = _MARKS.get(kind)
             if sound is None:
                 raise InvalidInput(f"it has a record of kind {kind}, which this release does not know")
-            if (record.table and kind != RecordKind.DDL) or not sound(frame, index, record):
+            if (record.table and kind != RecordKind.DDL) or not sound(self, frame, index, record):
                 raise InvalidInput(f"its record {index} is no {RecordKind(kind).name}")
         if record.request:
             self._request(frame, index, record.request)
@@ -298,6 +294,12 @@ class _Walk:
 
     def _noop(self, frame: Frame, index: int, record: Record) -> bool:
         return not record.key and not record.value
+
+
+_MARKS: Mapping[int, Callable[[_Walk, Frame, int, Record], bool]] = {
+    RecordKind.DDL: _Walk._ddl, RecordKind.EPOCH_START: _Walk._start, RecordKind.MODE: _Walk._mode,
+    RecordKind.BARRIER: _Walk._barrier, RecordKind.CURSOR: _Walk._cursor, RecordKind.NOOP: _Walk._noop,
+}
 
 
 def _changed(table: StoredTable, operation: str, key: bytes, value: bytes) -> None:

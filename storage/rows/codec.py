@@ -11,7 +11,7 @@ This module is pure.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Final
 
 import msgspec
@@ -194,7 +194,8 @@ class RowCodec:
                     raise self._unknown(name)
             chosen = [column for column in self.schema.columns if wanted is None or column.name in wanted]
             made = row_decoder(
-                chosen, self.keys.names, self.keys.decode, native=native, int64_text=int64_text, damaged=self._damaged
+                chosen, self.keys.names, self.keys.decode, native=native, int64_text=int64_text,
+                damaged=partial(_damaged, self.schema.name),  # not one of this codec, which then held itself
             )
             if len(self._decoders) >= _DECODERS_MAX:
                 self._decoders.clear()
@@ -219,10 +220,6 @@ class RowCodec:
             if name in rest and form.key_readers[name](rest.pop(name)) != in_path:
                 raise invalid(name, "differs from the key in the path")
         return key, rest
-
-    def _damaged(self, key: bytes, error: Exception) -> TwinlogError:
-        table = self.schema.name
-        return TwinlogError(f"a stored row of table {table!r} does not decode: {words(error)}", table=table, key=key.hex())
 
     def _not_an_object(self) -> InvalidInput:
         return InvalidInput(f"a row of table {self.schema.name!r} must be an object", table=self.schema.name)
@@ -260,6 +257,10 @@ class RowCodecs:
         if codec is None or (codec.schema is not schema and codec.schema != schema):
             codec = self._codecs[schema.id] = RowCodec(schema, **self._limits)
         return codec
+
+
+def _damaged(table: str, key: bytes, error: Exception) -> TwinlogError:
+    return TwinlogError(f"a stored row of table {table!r} does not decode: {words(error)}", table=table, key=key.hex())
 
 
 def _as_sent(column: Column, native: bool) -> Any:

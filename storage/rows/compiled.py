@@ -21,6 +21,8 @@ from storage.rows.types import INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN, TYPES
 from twinlog.decoding import UNDECODABLE
 from twinlog.errors import LogError
 
+CODES_MAX = 64  # tables of one shape share them; one of a table with 1,000 columns takes 325 kB
+
 Reader = Callable[[Any], Any]
 Row = dict[str, Any]
 
@@ -164,7 +166,7 @@ def _map(values: Sequence[Column]) -> str:
     return f"{{{', '.join(f'{column.id}: v{column.id}' for column in values)}}}"
 
 
-@lru_cache(maxsize=512)  # tables of one shape share it
+@lru_cache(maxsize=CODES_MAX)
 def _code(source: str) -> CodeType:
     return compile(source, "<compiled row>", "exec")
 
@@ -172,5 +174,5 @@ def _code(source: str) -> CodeType:
 def _compile(head: str, lines: Sequence[str], names: Mapping[str, Any]) -> Callable[..., Any]:
     namespace: dict[str, Any] = {**names, "pack": _pack, "unpack": _unpack, "UNDECODABLE": UNDECODABLE, "LogError": LogError}
     exec(_code("\n".join((head, *lines))), namespace)
-    made: Callable[..., Any] = namespace["made"]
+    made: Callable[..., Any] = namespace.pop("made")  # else it holds itself until the collector looks at all
     return made

@@ -43,9 +43,10 @@ class StoredTable:
         self.schema: Final = schema
         columns = schema.key_columns
         self._parts = [_part_check(column.name, column.type) for column in columns]
-        self._key_ids = frozenset(column.id for column in columns)
         checks = {column.id: _unchanged(column.name, column.type, column.nullable) for column in schema.value_columns}
         self._checks: Mapping[int, Callable[[Any], None]] = checks
+        known, keys = frozenset(checks), frozenset(column.id for column in columns)
+        self._others = partial(_never_there, known, keys, schema.next_column_id)  # none of its own: a check must not hold it
 
     @cached_property
     def _row(self) -> Callable[[bytes], str | None]:
@@ -99,17 +100,16 @@ class StoredTable:
         if problem is not None:
             raise self._bad(problem, key)
 
-    def _others(self, row: Mapping[int, Any]) -> str | None:
-        """Columns that the schema has no more are ignored by every reader; others were never there."""
-        for number in row:
-            if number in self._checks:
-                continue
-            if not 1 <= number < self.schema.next_column_id or number in self._key_ids:
-                return f"holds a value of column {number}, which the table never had outside its key"
-        return None
-
     def _bad(self, problem: str, key: bytes) -> InvalidInput:
         return InvalidInput(f"table {self.schema.name!r} {problem}", table=self.schema.name, key=key[:64].hex())
+
+
+def _never_there(known: frozenset[int], keys: frozenset[int], next_column_id: int, row: Mapping[int, Any]) -> str | None:
+    """Columns that the schema has no more are ignored by every reader; others were never there."""
+    for number in row:
+        if number not in known and (not 1 <= number < next_column_id or number in keys):
+            return f"holds a value of column {number}, which the table never had outside its key"
+    return None
 
 
 def stored_schema(data: bytes) -> TableSchema:
