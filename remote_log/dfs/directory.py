@@ -38,7 +38,7 @@ AHEAD_BYTES = 64 << 10
 _ZEROS = bytes(AHEAD_BYTES)
 _REMOVE_ATTEMPTS = 5
 _THREADS = 4
-_NOT_OURS = "; let the user of this process write there"
+_NOT_OURS = "; let the user of this process read and write there"
 _REMEDIES = {
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "; free some space there"), errno.EROFS: "; mount it for writing",
     errno.EACCES: _NOT_OURS, errno.EPERM: _NOT_OURS,

@@ -32,7 +32,7 @@ from storage.clock import Clock
 from storage.log.encryption import NO_KEYS, Keyring, LogKey
 from storage.log.frame import Frame
 from storage.settings import KIB, MIB, RESTART, KeyReferences, Within
-from twinlog.errors import DfsError, Fenced, LogGap, TwinlogError, Unavailable
+from twinlog.errors import DfsError, Fenced, LogGap, TwinlogError, Unavailable, named
 
 ENDS = Fenced, LogGap  # what a writer does not try again
 
@@ -389,4 +389,4 @@ def _is_transient(error: BaseException) -> bool:
 
 
 def _as_trouble(error: BaseException) -> TwinlogError:
-    return error if isinstance(error, TwinlogError) else DfsError(f"the DFS client failed unexpectedly: {error!r}")
+    return error if isinstance(error, TwinlogError) else DfsError(f"the DFS client failed unexpectedly: {named(error)}")

@@ -164,7 +164,10 @@ def chosen(manifests: Sequence[Manifest], moment: WantedMoment) -> tuple[Manifes
         return chains[-1], chains[-1].log
     before = [one for one in chains if moment.is_behind(one.base.point)]
     if not before:
-        raise Refused(f"the backup begins later: the first moment that it can restore is {_said(chains[0].base.point)}")
+        raise Refused(
+            f"the backup begins later: the first moment that it can restore is {_said(chains[0].base.point)}; give that one,"
+            " or a later one"
+        )
     manifest, parts = before[-1], list[LogPart]()
     at = manifest.base.point
     for each in manifest.log:
@@ -176,7 +179,10 @@ def chosen(manifests: Sequence[Manifest], moment: WantedMoment) -> tuple[Manifes
     if not is_reached:
         later = [one for one in chains if one.number > manifest.number]
         behind = f"; the next one begins at {_said(later[0].base.point)}" if later else ""
-        raise Refused(f"the backup knows nothing of that moment: it leads to {_said(manifest.end)}{behind}")
+        raise Refused(
+            f"the backup knows nothing of that moment: it leads to {_said(manifest.end)}{behind}; give a moment that it has"
+            " (`twinlog backup ls`), or none for the newest"
+        )
     return manifest, parts
 
 

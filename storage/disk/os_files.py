@@ -1,9 +1,10 @@
 """The Files port on a real disk.
 
 What always holds: zeros are really written (a range that is only allocated would change metadata with its first write);
-one thread per open log file takes all queued appends and writes and syncs them in one system call; after one failure that
-descriptor is never written or synced again; a name that is new or gone is durable (its folder is synced) before the call
-returns, also where a call before it, whose sync failed, has done the rest; no blocking call runs on the event loop.
+one thread per open log file takes all queued appends and writes and syncs them in one system call, and it is there before the
+file is made, so that no append fails for want of it; after one failure that descriptor is never written or synced again; a name
+that is new or gone is durable (its folder is synced) before the call returns, also where a call before it, whose sync failed,
+has done the rest; no blocking call runs on the event loop.
 Source: storage/disk/port.py, protocol.md sections 3 and 4.
 """
 
@@ -31,22 +32,17 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 class OsLogFile:
     """An open, preallocated file for append (LogFile)."""
 
-    def __init__(self, path: str, descriptor: int, offset: int) -> None:
+    def __init__(self, path: str, descriptor: int, offset: int, thread: GroupWorker[bytes]) -> None:
+        """`thread` runs already, and is this file's."""
         self.path = path
         self._descriptor = descriptor
         self._offset = offset
         self._failure: str | None = None
-        self._sync = GroupWorker(f"sync {path}", self._write_and_sync)
+        self._sync = thread
+        thread.handle = self._write_and_sync
 
     def append(self, data: bytes) -> Awaitable[None]:
-        try:
-            return self._sync.put(data)
-        except OSError as error:
-            failure = _sync_failed("append to", self.path, error)
-            self._failure = failure.message  # what follows would leave a gap
-            failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            failed.set_exception(failure)
-            return failed
+        return self._sync.put(data)
 
     async def close(self) -> None:
         """After everything queued has ended. Closing twice is fine."""
@@ -79,8 +75,16 @@ class OsFiles:
         self._writes = Worker("files write")  # apart: nobody who reads waits for the zeroing of the next segment
 
     async def create_log(self, path: str, header: bytes, size_bytes: int) -> OsLogFile:
-        descriptor = await self._change("create", path, partial(self._create_log, path, header, size_bytes), late=os.close)
-        return OsLogFile(path, descriptor, len(header))
+        thread: GroupWorker[bytes] = GroupWorker(f"sync {path}")
+        with contextlib.ExitStack() as undo:
+            undo.callback(thread.end)  # of a file that cannot be made
+            try:
+                thread.start()
+            except OSError as error:
+                raise _sync_failed("create", path, error) from error
+            descriptor = await self._change("create", path, partial(self._create_log, path, header, size_bytes), late=os.close)
+            undo.pop_all()
+        return OsLogFile(path, descriptor, len(header), thread)
 
     async def free_bytes(self) -> int:
         """Returns the bytes that the file system would give this process; a quota is not seen."""

@@ -2,7 +2,8 @@
 
 Holders are the own engine, the peer, later sinks, readers and leases. What always holds: nothing is trimmed before every
 blocking holder has it durably; a position that is unknown, or known from another epoch than the current one, counts as
-0; who is registered outlives a restart, positions do not; nobody is registered while the WAL is being trimmed.
+0; who is registered outlives a restart, unless it is passing; positions do not; nobody is registered while the WAL is being
+trimmed.
 Source: protocol.md section 7 and P9.
 """
 
@@ -44,6 +45,7 @@ class CursorRegistry:
     def __init__(self, files: Files, path: str, holders: list[Holder]) -> None:
         self._files, self._path = files, path
         self._holders = {holder.name: holder for holder in holders}
+        self._passing: dict[str, Holder] = {}  # in no file; no name is in both
         self._positions: dict[str, HolderPosition] = {}
         self._lock = asyncio.Lock()
 
@@ -63,12 +65,29 @@ class CursorRegistry:
             if self._holders.get(name) == holder:
                 return
             await self._save({**self._holders, name: holder})
+            if self._passing.pop(name, None) != holder:
+                self._positions.pop(name, None)
+            self.check()
+
+    async def register_passing(self, kind: str, name: str) -> bool:
+        """A blocking holder for a while: until `let_go`, or the end of this process. `register` makes it one for good, with the
+        position that it has. False: it is registered already, and nothing changes."""
+        async with self._lock:
+            if name in self._all():
+                return False
+            self._passing[name] = Holder(kind, name)
+            return True
+
+    def let_go(self, name: str) -> None:
+        """Nothing is kept for the passing holder `name` any more. Any other name stays as it is."""
+        if self._passing.pop(name, None) is not None:
             self._positions.pop(name, None)
             self.check()
 
     async def remove(self, name: str) -> None:
         """Nothing is kept for `name` any more; durable when it returns. Unknown names are fine."""
         async with self._lock:
+            self.let_go(name)
             if name in self._holders:
                 await self._save({key: holder for key, holder in self._holders.items() if key != name})
                 self._positions.pop(name, None)
@@ -76,11 +95,11 @@ class CursorRegistry:
 
     def of_kind(self, kind: str) -> list[str]:
         """The names of the holders of this kind."""
-        return sorted(holder.name for holder in self._holders.values() if holder.kind == kind)
+        return sorted(holder.name for holder in self._all().values() if holder.kind == kind)
 
     def advance(self, name: str, epoch: int, durable_seq: int) -> None:
         """Takes the position that a holder reports. It may go back, e.g. when an engine was replaced. Ignores unknown names."""
-        if name in self._holders:
+        if name in self._all():
             self._positions[name] = HolderPosition(epoch, durable_seq)
             self.check()
 
@@ -89,35 +108,38 @@ class CursorRegistry:
 
         0 as long as nobody is registered: a log without any holder is one whose holders have not come yet.
         """
-        return min((self._counted(holder, current_epoch) for holder in self._holders.values() if holder.blocking), default=0)
+        return min((self._counted(holder, current_epoch) for holder in self._all().values() if holder.blocking), default=0)
 
     def positions(self, current_epoch: int) -> dict[str, int | None]:
         """The position of each holder, by name; None: not known, which counts as 0."""
         known = {name: one.durable_seq for name, one in self._positions.items() if one.epoch == current_epoch}
-        return {name: known.get(name) for name in sorted(self._holders)}
+        return {name: known.get(name) for name in sorted(self._all())}
 
     @asynccontextmanager
     async def trimming(self, current_epoch: int) -> AsyncIterator[int]:
         """`async with registry.trimming(epoch) as safepoint`: nobody registers until the block has been left, in which
         nothing may wait for another machine: a holder that has registered may rely on what the log holds then."""
         async with self._lock:
-            holders, safepoint = self._holders, self.safepoint(current_epoch)
+            holders, names, safepoint = self._holders, self._all().keys(), self.safepoint(current_epoch)
             self.check(safepoint, current_epoch)
             yield safepoint
-            if self._holders is not holders:
+            if self._holders is not holders or not self._passing.keys() <= names:
                 raise InvariantBroken(f"cursors: nobody registers while the WAL is trimmed up to {safepoint}")
 
     def check(self, safepoint: int = 0, current_epoch: int = 0) -> None:
         """Raises InvariantBroken. `safepoint`: what is about to be trimmed, in `current_epoch`. A few comparisons."""
-        if not self._positions.keys() <= self._holders.keys():
-            raise InvariantBroken(f"cursors: only who is registered has a position; {self._holders!r}, {self._positions!r}")
+        if not self._positions.keys() <= self._all().keys():
+            raise InvariantBroken(f"cursors: only who is registered has a position; {self._all()!r}, {self._positions!r}")
         if any(position.durable_seq < 0 for position in self._positions.values()):
             raise InvariantBroken(f"cursors: nothing is durable below sequence 0: {self._positions!r}")
-        for name, holder in self._holders.items() if safepoint else ():
+        for name, holder in self._all().items() if safepoint else ():
             position = self._positions.get(name)
             holds = position is not None and position.epoch == current_epoch and position.durable_seq >= safepoint
             if holder.blocking and not holds:
                 raise InvariantBroken(f"cursors: {holder!r} needs what is about to be trimmed up to {safepoint}: {position!r}")
+
+    def _all(self) -> dict[str, Holder]:
+        return {**self._holders, **self._passing} if self._passing else self._holders
 
     def _counted(self, holder: Holder, current_epoch: int) -> int:
         position = self._positions.get(holder.name)

@@ -44,12 +44,14 @@ DEFAULTS = WalSettings()
 
 @dataclass(frozen=True, slots=True)
 class WalSegmentInfo:
-    """A segment as others see it. Sequences are None while the segment is empty."""
+    """A segment as others see it. Sequences are None while the segment is empty. `bytes`: that are written, without the zeros
+    behind them."""
 
     name: str
     epoch: int
     first_seq: int | None
     last_seq: int | None
+    bytes: int
 
 
 class Wal:
@@ -272,6 +274,11 @@ class Wal:
         return sum(segment.size_bytes for segment in self._segments) + (self._spare.size_bytes if self._spare else 0)
 
     @property
+    def tail_bytes(self) -> int:
+        """In memory: the newest frames."""
+        return self._tail.size_bytes
+
+    @property
     def is_encrypted(self) -> bool:
         """True when its segments are written or read with keys."""
         return bool(self._keys)
@@ -289,7 +296,7 @@ class Wal:
         return [
             WalSegmentInfo(
                 segment.name, segment.epoch, segment.runs[0].first_seq if segment.runs else None,
-                segment.last_seq if segment.runs else None,
+                segment.last_seq if segment.runs else None, segment.end,
             )
             for segment in self._segments
         ]

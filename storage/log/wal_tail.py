@@ -27,6 +27,11 @@ class MemoryTail:
         self._start = 0
         self._bytes = 0
 
+    @property
+    def size_bytes(self) -> int:
+        """The memory that it takes."""
+        return self._bytes
+
     def append(self, frame: Frame) -> None:
         seqs = self._seqs
         if len(seqs) > self._start and seqs[-1] != frame.previous:

@@ -284,7 +284,7 @@ class HdfsDfs:
         seen = fs.getClient().getFileInfo(settings.root or "/")
         if seen is None or not seen.isDirectory():
             raise DfsError(
-                f"the DFS folder {settings.where} is not there: create it with `hdfs dfs -mkdir -p`, owned by the gateway's"
+                f"the DFS folder {settings.where} is not there: create it with `hdfs dfs -mkdir -p`, owned by this process's"
                 f" user, or correct {settings.url_name}", url=settings.url, setting=settings.section,
             )
         identity = int(seen.getFileId())

@@ -17,7 +17,7 @@ from remote_log.dfs.hdfs.errors import is_lease_lost, mapped
 from remote_log.dfs.hdfs.jvm import Java
 from remote_log.dfs.queued_writer import QueuedWriter, WriterThread
 from storage.disk.workers import Worker
-from twinlog.errors import DfsError, LeaseLost
+from twinlog.errors import DfsError, LeaseLost, named
 
 COPY_BYTES = 256 << 10  # bytes go to Java in pieces of at most so many
 LOOK_INTERVAL_S = 0.1  # a writer's looks for the mark
@@ -95,7 +95,7 @@ class HdfsDfsWriter(QueuedWriter):
 
     def _mapped(self, error: Any) -> DfsError:
         if not isinstance(error, self._java.Throwable):
-            return DfsError(f"cannot append to {self.path}: {error!r}", path=self.path)
+            return DfsError(f"cannot append to {self.path}: {named(error)}", path=self.path)
         if is_lease_lost(error) or not self._holds_lease():
             return self._lost()
         return mapped(error, "append to", self.path, self._settings)

@@ -206,7 +206,7 @@ class MemoryEngine:
         return TableSize(len(rows), True, sum(len(row.key) + len(row.value) for row in rows))
 
     def counters(self) -> dict[str, int]:
-        return {"disk_bytes": 0, "memtable_bytes": 0, "pending_compaction_bytes": 0}
+        return {"disk_bytes": 0, "memtable_bytes": 0, "cache_bytes": 0, "pending_compaction_bytes": 0}
 
     async def close(self) -> None:
         if self.failure is None:

@@ -35,6 +35,7 @@ _MADE_BY_RENAME = ".dbtmp"  # ends the name of what RocksDB writes before it ren
 _FIGURES = {
     "disk_bytes": "rocksdb.live-sst-files-size",
     "memtable_bytes": "rocksdb.cur-size-all-mem-tables",
+    "cache_bytes": "rocksdb.block-cache-usage",
     "pending_compaction_bytes": "rocksdb.estimate-pending-compaction-bytes",
 }
 _NOTES_REMEDY = "move the data directory away, and the site will be loaded from its peer"

@@ -352,7 +352,7 @@ class SqlEngine:
     def counters(self) -> dict[str, int]:
         """The size is that of the last purge: asking a server takes longer than metrics may wait."""
         known = {"disk_bytes": self._disk_bytes, "kept_bytes": self._kept_bytes}
-        return {**known, "memtable_bytes": 0, "pending_compaction_bytes": 0}
+        return {**known, "memtable_bytes": 0, "cache_bytes": 0, "pending_compaction_bytes": 0}
 
     async def close(self) -> None:
         """Make everything durable and let the database go. Closing twice is fine."""

@@ -336,7 +336,7 @@ async def test_paths_stay_below_the_root(dfs: DirectoryDfs) -> None:
 async def test_errors_of_the_disk_are_dfs_errors_and_final(dfs: DirectoryDfs, monkeypatch: pytest.MonkeyPatch) -> None:
     for number, says in (
         (errno.ENOSPC, "free some space"), (errno.EIO, "Input/output error"), (errno.EROFS, "mount it for writing"),
-        (errno.EACCES, "let the user of this process write there"),
+        (errno.EACCES, "let the user of this process read and write there"),
     ):
         writer = await dfs.create(f"/p/0/{number}")
         await writer.append(b"before")

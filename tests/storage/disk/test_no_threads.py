@@ -21,7 +21,7 @@ from storage.disk.os_files import OsFiles
 from storage.disk.workers import HangTolerantPool, Worker
 from storage.engines.rocks.engine import RocksEngine
 from storage.engines.rocks.opening import RocksSettings
-from twinlog.errors import DfsError, DfsExists, Overloaded, SyncFailed, Unavailable, reason
+from twinlog.errors import DfsError, DfsExists, LogError, Overloaded, SyncFailed, Unavailable, reason
 
 WITHIN_S = 5.0
 TOLD = "cannot start another thread"
@@ -112,18 +112,49 @@ async def test_a_pool_keeps_its_places(threads: Threads) -> None:
         await pool.close()
 
 
-async def test_a_log_file_fails_the_append_and_all_that_follow(threads: Threads, tmp_path: Path) -> None:
+async def test_a_log_file_is_not_made(threads: Threads, tmp_path: Path) -> None:
     files = OsFiles(tmp_path)
-    log = await files.create_log("wal/a", b"header", 1000)
+    await files.list("")  # the thread of reads is there
+    await files.write_new("x", b"")  # and that of writes
     threads.refused = 1
     async with asyncio.timeout(WITHIN_S):
-        with pytest.raises(SyncFailed, match=f"append to wal/a: .*{TOLD}"):
-            await log.append(b"first")
-        with pytest.raises(SyncFailed, match="sealed since an earlier failure"):
-            await log.append(b"second")
+        with pytest.raises(SyncFailed, match=f"cannot create wal/a: .*{TOLD}"):
+            await files.create_log("wal/a", b"header", 1000)
+        assert await files.list("wal") == []
+        await (await files.create_log("wal/a", b"header", 1000)).close()
+        await files.close()
+
+
+async def test_a_log_file_that_is_open_needs_no_other_thread(threads: Threads, tmp_path: Path) -> None:
+    """Its first append failed, and with it the epoch: a segment that was made ahead was not ready."""
+    files = OsFiles(tmp_path)
+    log = await files.create_log("wal/a", b"header", 1000)
+    threads.refused = 1000
+    async with asyncio.timeout(WITHIN_S):
+        await log.append(b"first")
         await log.close()
         await files.close()
-    assert (tmp_path / "wal/a").read_bytes().rstrip(b"\0") == b"header"
+    assert (tmp_path / "wal/a").read_bytes().rstrip(b"\0") == b"headerfirst"
+
+
+@pytest.mark.parametrize("ends", ["it exists already", "its caller goes away"])
+async def test_the_thread_of_a_log_file_that_is_not_made_ends(ends: str, tmp_path: Path) -> None:
+    files = OsFiles(tmp_path)
+    if ends == "it exists already":
+        await files.write_new("wal/a", b"another")
+        with pytest.raises(LogError, match=ends):
+            await files.create_log("wal/a", b"header", 1000)
+    else:
+        making = asyncio.ensure_future(files.create_log("wal/a", b"header", 1000))
+        await asyncio.sleep(0)
+        making.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await making
+    await files.close()
+    for thread in threading.enumerate():
+        if thread.name == "sync wal/a":
+            thread.join(WITHIN_S)
+            assert not thread.is_alive()
 
 
 async def test_files_name_it_as_an_error_of_theirs(threads: Threads, tmp_path: Path) -> None:

@@ -375,5 +375,5 @@ class EngineTimeContract:
 
     async def test_counters(self, rig: Rig) -> None:
         await rig.engine.apply([Log().frame(upsert(b"k", value(c1=1)))])
-        assert set(rig.engine.counters()) >= {"disk_bytes", "memtable_bytes", "pending_compaction_bytes"}
+        assert set(rig.engine.counters()) >= {"disk_bytes", "memtable_bytes", "cache_bytes", "pending_compaction_bytes"}
         assert all(count >= 0 for count in rig.engine.counters().values())

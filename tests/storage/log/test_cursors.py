@@ -184,3 +184,37 @@ async def test_holders_are_found_by_their_kind() -> None:
     registry = await registry_of("engine", "b", "c")
     assert registry.of_kind("peer") == ["b", "c"]
     assert registry.of_kind("backup") == []
+
+
+async def test_a_passing_holder_blocks_until_it_is_let_go_or_the_process_ends() -> None:
+    files = MemoryFiles()
+    registry = await CursorRegistry.open(files)
+    await registry.register("engine", "engine")
+    registry.advance("engine", 1, 40)
+    assert await registry.register_passing("backup", "s")
+    assert registry.safepoint(1) == 0  # it is unknown
+    registry.advance("s", 1, 30)
+    assert (registry.safepoint(1), registry.of_kind("backup"), registry.positions(1)["s"]) == (30, ["s"], 30)
+    assert (await CursorRegistry.open(files)).of_kind("backup") == []
+    async with registry.trimming(1) as safepoint:  # who goes meanwhile harms nobody
+        registry.let_go("s")
+        assert safepoint == 30
+    assert (registry.safepoint(1), registry.of_kind("backup"), list(registry.positions(1))) == (40, [], ["engine"])
+    registry.let_go("engine")
+    assert registry.of_kind("engine") == ["engine"]
+
+
+async def test_a_passing_holder_is_registered_for_good_with_its_position() -> None:
+    files = MemoryFiles()
+    registry = await CursorRegistry.open(files)
+    await registry.register_passing("backup", "s")
+    registry.advance("s", 1, 30)
+    await registry.register("backup", "s")
+    assert not await registry.register_passing("backup", "s")
+    registry.let_go("s")
+    assert registry.safepoint(1) == 30
+    assert (await CursorRegistry.open(files)).of_kind("backup") == ["s"]
+    await registry.remove("s")
+    await registry.register_passing("backup", "s")
+    await registry.remove("s")
+    assert registry.of_kind("backup") == []

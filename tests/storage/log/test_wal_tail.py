@@ -32,6 +32,7 @@ def test_small_frames_stay_within_the_bound() -> None:
     finally:
         tracemalloc.stop()
     assert MIB / 2 < taken < MIB * 5 / 4
+    assert taken * 0.8 < tail.size_bytes <= MIB
     assert tail.reaches(log.seq - 1_000)
     assert not tail.reaches(log.seq - 10_000)
 

@@ -429,3 +429,18 @@ async def test_memtables_stay_within_their_bound(tmp_path: Path) -> None:
     assert 0 < counters["memtable_bytes"] < 4 * (64 << 10) + 100 * 600
     assert counters["disk_bytes"] > 0
     await engine.close()
+
+
+async def test_blocks_of_files_that_were_merged_stay_within_the_bound_of_the_cache(tmp_path: Path) -> None:
+    """Each flush leaves some in the cache, and nobody reads them again: a process grows by them until the cache is full."""
+    settings = replace(TINY, block_cache_bytes=256 << 10)
+    engine = await RocksEngine.open(tmp_path, settings)
+    log, seen = Log(), []
+    for _ in range(120):
+        for frame in many(log, 3, 100):
+            await engine.apply([frame])
+        await engine.flush()
+        seen.append(engine.counters()["cache_bytes"])
+    await engine.close()
+    assert max(seen) <= settings.block_cache_bytes
+    assert max(seen) > settings.block_cache_bytes / 2
