@@ -178,8 +178,9 @@ class Harness:
         self.recorder.note(limits_of(self.plan.faults, self.plan.recovery))
         for site in SITES:
             self.sites.start(site)
-        if not await self.health.wait_whole(START_S):
-            raise Unavailable(f"the pair did not start in {START_S:.0f} s; see {self.sites.folder}/*/site.log")
+        if waits := await self.health.wait_whole(START_S, self.sites.ended):
+            in_s, logs = f"{START_S:.0f} s", f"{self.sites.folder}/*/site.log"
+            raise Unavailable(f"the pair did not start, for which it has {in_s}: {waits}; see {logs}")
         for site in SITES:
             if not all(faults.is_attached(self.sites.pid(site) or 0) for faults in self._attached(site)):
                 raise Unavailable(f"a gateway runs without its library; see {self.sites.folder}/{site}/site.log")

@@ -15,8 +15,8 @@ import (
 
 const (
 	memoryBytes = 1 << 30 // for what a search remembers, about
-	placesSome  = 50_000  // for each of the many searches for a smallest part
-	smallestIn  = 2 * time.Second
+	placesSome  = 1_000_000 // for each of the many searches for a smallest part
+	smallestIn  = 60 * time.Second
 )
 
 // judge looks for an order of the steps, from this state on. places: after how many successful tries it gives up.

@@ -2,13 +2,15 @@
  *
  * What always holds: a call stands in the record before its caller continues, with its bytes and with the times when it began and
  * ended, so the record outlives the process; a call that failed is not in it. When the process is cut, no further call begins,
- * and none returns: whoever waits for a sync never learns that it ended. `under_way` counts the calls that have not ended. What
- * cannot be seen from here: calls that libc makes on its own behalf (stdio), raw system calls, and memory that is mapped and written.
+ * and none returns: whoever waits for a sync never learns that it ended. `under_way` counts the calls that have not ended. A
+ * process that ends itself by SIGKILL or _exit is cut before. What cannot be seen from here: calls that libc makes on its own
+ * behalf (stdio), raw system calls, memory that is mapped and written, and the last calls of a process that aborts.
  * The table is that of table.py, which writes it; the record is read by record.py. All of them lay it out in the same way.
  */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -22,6 +24,7 @@
 
 enum { WROTE = 1, SIZED, ALLOCATED, SYNCED, MADE_FILE, MADE_FOLDER, LINKED, RENAMED, GONE }; /* kinds of records */
 enum { FOLDERS = 8, LIVES = 1024, NAME = 464, PARTS = 64 };
+enum { END_MS = 5000 }; /* for calls that are under way when the process ends itself */
 
 struct life { /* of one process */
     _Atomic int32_t pid;
@@ -370,4 +373,27 @@ int mkdir(const char *path, mode_t mode) {
     NEXT(int, mkdir, const char *, mode_t);
     struct named call;
     return naming(&call, MADE_FOLDER, AT_FDCWD, path, "") ? named(&call, next(path, mode)) : next(path, mode);
+}
+
+/* ---- the end by its own hand: what other threads do to files by then stands in the record, or is not done */
+static void cut_itself(void) {
+    if (!table || atomic_load(&life->pid) != getpid()) /* a child that has not become another program shares this memory */
+        return;
+    atomic_store(&life->cut, 1);
+    for (int waited = 0; waited < END_MS && atomic_load(&life->under_way); waited++)
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+}
+
+int kill(pid_t process, int number) {
+    NEXT(int, kill, pid_t, int);
+    if (number == SIGKILL && process == getpid())
+        cut_itself();
+    return next(process, number);
+}
+
+void _exit(int code) {
+    NEXT(void, _exit, int);
+    cut_itself();
+    next(code);
+    __builtin_unreachable();
 }

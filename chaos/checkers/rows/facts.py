@@ -91,6 +91,7 @@ class TableFacts:
         self.scans: list[Call] = []
         self.past: list[Call] = []  # reads of one row as of a version
         self.altered = False  # then a conflict may be with a schema change, and tells nothing of rows
+        self.moved: set[str] = set()  # columns that a change may have dropped, or given another name
 
     def key(self, name: str) -> KeyFacts:
         facts = self.keys.get(name)
@@ -108,9 +109,11 @@ class Facts:
         self.tables = {use.name: TableFacts(use) for use in history.tables}
         self._given_up = {each.epoch for each in history.given_up}
         self._settled = sorted(moment.at_s for moment in history.moments if moment.name == "recovered")
-        altered = {call.operation.table for call in history.calls if call.operation.kind == "schema"}
-        for name in altered & self.tables.keys():
-            self.tables[name].altered = True
+        for call in history.calls:
+            if call.operation.kind == "schema" and (altered := self.tables.get(call.operation.table)) is not None:
+                altered.altered = True
+                renamed: dict[str, str] = call.operation.body.get("rename", {})
+                altered.moved.update(call.operation.body.get("drop", ()), renamed, renamed.values())
         looks: list[tuple[TableFacts, Call]] = []
         for call in history.calls:
             operation = call.operation

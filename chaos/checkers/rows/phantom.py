@@ -87,6 +87,9 @@ def _problem(table: TableFacts, key: str, value: Any, row: dict[str, Any], seen:
         for column, content in written.items():
             if column in row and row[column] != content and not _updated(table, key, column):
                 return f"but with {column} = {row[column]!r} instead of the {content!r} that call {write.call.id} wrote with it"
+        lacking = next((name for name in written if name not in row and name not in table.moved), None)
+        if lacking is not None:
+            return f"but without {lacking}, which call {write.call.id} wrote with it, and which nobody dropped or renamed"
     return None
 
 

@@ -201,10 +201,8 @@ class Attachment:
         healed_s = self.now_s()
         if self.commands.typed:
             waits = await Recovery(self.sites, self.commands, self.now_s, self.note).bring_back()
-        elif await self.health.wait_whole(WITHIN_S):
-            waits = ""
         else:
-            waits = describe(await asyncio.to_thread(self.sites.documents))
+            waits = await self.health.wait_whole(WITHIN_S)
         if not waits:
             self.recorder.note(Moment("healed", healed_s))
             self.recorder.note(Moment("recovered", self.now_s()))

@@ -20,6 +20,7 @@ TURNED = "workload sets\nseconds 8\nat 3 crash a for 3\nat 3.2 rot a how wal/val
 OLDER_WAL = "workload sets\nseconds 10\nat 2 disk-back a for 4\n"
 OLDER_REGISTER = "workload registers\nseconds 20\nat 2 coordinator-back w for 6\nat 3 switchover b\nat 9 crash a for 1\n"
 RESET = "workload registers\nseconds 6\nat 2 reset c-ab for 0.5\n"
+LONG_LIVES = "workload registers\nseconds 130\nat 2 reset c-ab for 0.5\n"  # as memory is judged
 SEALED = SYNC.replace("for 4", "for 2.5") + "at 5 sync-fails a for 2 how wal/10\nat 7.5 crash a for 0.5\n"
 CUT_OFF = "workload sets\nseconds 12\nat 1 degrade active\nat 3 black-hole a-b for 8\n"
 STUCK = "workload sets\nseconds 16\nat 2 disk-hangs standby for 13 how dfs\n"
@@ -41,9 +42,9 @@ PLANS: Mapping[str, str] = {
     "wal-not-synced": ALONE, "segment-name-not-synced": ALONE, "remote-log-not-synced": BOTH, "remote-name-not-synced": BOTH,
     "note-not-synced": STANDBY,
     "ignore-crc": TURNED, "own-disk-alone": OLDER_WAL, "believes-an-older-register": OLDER_REGISTER,
-    "leaks-a-descriptor": RESET, "keeps-every-segment": SEALED, "nothing-at-risk": CUT_OFF, "always-well": STUCK,
-    "always-fresh": BEHIND, "metric-of-before": DEGRADED, "names-another-row": GIVEN_UP,
-    "wall-clock-lease": SET_BACK, "degrades-first": UNTOLD,
+    "leaks-a-descriptor": RESET, "leaks-memory": LONG_LIVES, "keeps-every-segment": SEALED,
+    "nothing-at-risk": CUT_OFF, "always-well": STUCK, "always-fresh": BEHIND, "metric-of-before": DEGRADED,
+    "names-another-row": GIVEN_UP, "wall-clock-lease": SET_BACK, "degrades-first": UNTOLD,
 }
 
 

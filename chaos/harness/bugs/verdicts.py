@@ -11,6 +11,7 @@ import gateway.site.metrics
 import gateway.site.serving_facts
 import switchover.quarantine
 from chaos.harness.bugs.bug import HarnessBug
+from gateway.api.problems import Answer
 from gateway.http.protocol import DoorProtocol
 from gateway.metrics.catalogue import Figure, Labelled
 from gateway.service.documents import AtRisk, ServingDocument
@@ -21,12 +22,20 @@ from storage.log.record import Record
 from storage.log.wal import Wal
 from switchover.roles.table import Role, permissions
 
-_lost, _metrics, _key = DoorProtocol.connection_lost, gateway.site.metrics.site_metrics, switchover.quarantine._key
+KEPT_BYTES = 8192
+_lost, _write, _metrics = DoorProtocol.connection_lost, DoorProtocol._write, gateway.site.metrics.site_metrics
+_key = switchover.quarantine._key
+_kept: list[bytes] = []
 
 
 def _connection_lost(self: DoorProtocol, error: Exception | None) -> None:
     _lost(self, error)
     os.open(os.devnull, os.O_RDONLY)
+
+
+def _write_and_keep(self: DoorProtocol, answer: Answer, keep_alive: bool) -> None:
+    _write(self, answer, keep_alive)
+    _kept.append(b"x" * KEPT_BYTES)
 
 
 async def _keep_all(self: Wal, below_seq: int) -> int:
@@ -63,6 +72,10 @@ BUGS = (
     HarnessBug(
         "leaks-a-descriptor", "A descriptor is kept for each connection that ends.", "I6", "resets", ("resources",),
         ((DoorProtocol, "connection_lost", _connection_lost),),
+    ),
+    HarnessBug(
+        "leaks-memory", "A few kilobytes are kept for each request that was answered.", "I6", "resets", ("memory",),
+        ((DoorProtocol, "_write", _write_and_keep),),
     ),
     HarnessBug(
         "keeps-every-segment", "Segments of the WAL that nobody needs any more are not deleted.", "I6", "sync-fails",

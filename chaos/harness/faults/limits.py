@@ -54,11 +54,13 @@ class Limited(OnSite):
 
     async def inject(self) -> str:
         site = self.choose()
-        self.pid, self.life = self.stage.sites.pid(site) or 0, self.stage.sites.lives[site].starts
+        life = self.stage.sites.lives[site]
+        self.pid, self.life = self.stage.sites.pid(site) or 0, life.starts
         left = left_over(self.fault)
         limit = files_limit(self.pid, left) if self.number == resource.RLIMIT_NOFILE else memory_limit(self.pid, left)
         if self.number == resource.RLIMIT_DATA:
             self.stage.sites.foreseen |= {MEMORY_ERROR, THREAD_ERROR}  # the stack of a thread is memory
+        life.starved = life.starts  # somebody else may be waiting for the end of this start
         self.before = resource.prlimit(self.pid, self.number)
         resource.prlimit(self.pid, self.number, (limit, self.before[1]))
         return f"site {site}: {limit:,}"
@@ -93,7 +95,10 @@ class NoThreads(Trapped):
 
     async def inject(self) -> str:
         self.stage.sites.foreseen.add(THREAD_ERROR)
-        return self.arm(THREAD, 1, Deed.REFUSE)
+        told = self.arm(THREAD, 1, Deed.REFUSE)
+        life = self.stage.sites.lives[self.chosen]
+        life.starved = life.starts
+        return told
 
     async def heal(self) -> str:
         return f"threads that were not started: {self.disarm()[1]}"

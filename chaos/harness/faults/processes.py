@@ -11,13 +11,14 @@ from chaos.harness.faults.servers import OnServer, OnToxiproxy
 from chaos.harness.pair.asked import OTHER
 from chaos.harness.pair.monitors import ACT, MONITORS, Monitors
 from chaos.harness.pair.parts import SERVERS, TOXIPROXY
+from chaos.harness.steps.points import THREAD
 from twinlog.errors import InvalidInput, Unavailable
 
 MONITOR = "monitor"
 TAKEN = "taken"
 TAKEN_S = 60.0  # that a site stays stopped at most, for want of a takeover
 POLL_S = 0.05
-
+STARVED = "without what a machine gives"
 AGAIN_S = 3.0  # until a supervisor starts a process again that has ended
 
 
@@ -78,7 +79,8 @@ async def started_again(stage: Stage, site: str) -> str:
         try:
             refused = await asyncio.to_thread(stage.sites.start_and_hear, site)
         except Unavailable:
-            why = before or _excuse(stage, site)
+            life = stage.sites.lives[site]
+            why = before or _excuse(stage, site) or (STARVED if life.starved == life.starts else "")
             if not why:
                 raise
             stage.sites.excuse(site)
@@ -92,6 +94,8 @@ def _excuse(stage: Stage, site: str) -> str:
     """Returns the reason for which a gateway may end at its start, which needs its disk and its storage; empty: none."""
     if stage.files is not None and stage.files.faults.in_force():
         return "on a broken disk"
+    if (traps := stage.sites.traps.get(site)) is not None and traps.refuses(THREAD):
+        return STARVED
     if not stage.sites.servers.are_well(site):
         return "while a server of its site was away"
     link = f"{site}>pg-{site}"

@@ -40,13 +40,18 @@ class Health:
     def __init__(self, sites: AskedSites, now_s: Callable[[], float]) -> None:
         self._sites, self._now_s = sites, now_s
 
-    async def wait_whole(self, within_s: float) -> bool:
+    async def wait_whole(self, within_s: float, in_vain: Callable[[], str] = str) -> str:
+        """Returns what it still waited for when the time was up, or why it waits `in_vain`; else an empty text."""
         end_s = self._now_s() + within_s
-        while self._now_s() < end_s:
-            if is_whole(await self._documents()):
-                return True
+        while True:
+            documents = await self._documents()
+            if is_whole(documents):
+                return ""
+            if why := in_vain():
+                return why
+            if self._now_s() >= end_s:
+                return describe(documents)
             await asyncio.sleep(POLL_S)
-        return False
 
     async def drain(self, waits_for: Waits = durable_and_trimmed) -> str:
         """Until `waits_for`, asked with the documents and the sequence that was committed at the call, names nothing more.

@@ -19,7 +19,10 @@ from chaos.harness.pair.sites import SITES, RealSites
 from chaos.history.history import Ack
 from chaos.history.lines import Line, ReceiptLine
 from gateway.demo.files import PAIR
+from gateway.service.conditions import REFUSALS_BYTES_MAX
 from gateway.service.receipts import encode_receipt
+from storage.engines.rocks.opening import RocksSettings
+from storage.log.wal import DEFAULTS
 from twinlog.errors import PeerError, TwinlogError
 
 SAMPLE_S = 0.5
@@ -27,6 +30,13 @@ SOON_S = 0.15  # between two looks, right after something has happened
 SOON_FOR_S = 1.5
 DISKS_EVERY_S = 4.0
 FRESH_S = 1.0
+_ROCKS = RocksSettings()
+CACHES: Mapping[str, int] = {  # metrics of what fills with the work, in bytes, and the most that each can be
+    "engine_cache_bytes": _ROCKS.block_cache_bytes,
+    "engine_memtable_bytes": _ROCKS.write_buffer_bytes * _ROCKS.write_buffers_max,
+    "wal_tail_bytes": DEFAULTS.tail_bytes_max,
+    "refusals_bytes": REFUSALS_BYTES_MAX,
+}
 ANSWERS = ("down", "paused", "silent")  # roles of a site that says nothing
 
 
@@ -36,6 +46,7 @@ class Sample(msgspec.Struct, frozen=True, omit_defaults=True):
     `fresh_seq`: what a standby had applied right after it said that it is at most FRESH_S behind. `there`: what its remote log
     holds of this active's epoch, read from the files after the answer.
     `otherwise`: what health and metrics said at the same moment, where it is not what the status says.
+    `caches`: what it says of CACHES.
     """
 
     site: str
@@ -61,6 +72,7 @@ class Sample(msgspec.Struct, frozen=True, omit_defaults=True):
     there: RemoteCopy | None = None
     otherwise: tuple[str, ...] = ()
     held: Footprint | None = None
+    caches: Mapping[str, int] = {}
     fresh_seq: int | None = None
 
     @property
@@ -128,7 +140,10 @@ class Sampler:
             there = remote_copy(self._sites.folder, PAIR, site, before["epoch"])
         of_this_release = self._sites.lives[site].tree is None  # another one's metrics may have other names
         otherwise = contradictions(before, after, figures, healths) if of_this_release else ()
-        sample = sample_of(site, at_s, told_s, before, there, otherwise, held)
+        sample = msgspec.structs.replace(
+            sample_of(site, at_s, told_s, before, there, otherwise, held),
+            caches={name: int(figures[f"twinlog_{name}"]) for name in CACHES if f"twinlog_{name}" in figures},
+        )
         return msgspec.structs.replace(sample, fresh_seq=after["applied_seq"]) if is_fresh else sample
 
     def _is_healthy(self, site: str, which: str) -> bool:

@@ -50,7 +50,8 @@ _LAST_LINES = 12
 class Lives:
     """The lives of one site's gateway. `wanted`: it is meant to run, and so a death is news. `coming`: somebody starts it.
     `may_refuse`: a fault has given it a reason to end; `refused`: what it said when it last did, until it is started again.
-    `tree`, `config`: the source tree and the file that it is started with, where a fault has changed them."""
+    `starved`: which of its starts a fault left without memory, descriptors or threads. `tree`, `config`: the source tree and
+    the file that it is started with, where a fault has changed them."""
 
     process: subprocess.Popen[bytes] | None = None
     paused: bool = False
@@ -59,6 +60,7 @@ class Lives:
     starts: int = 0
     may_refuse: bool = False
     refused: str = ""
+    starved: int = 0
     tree: Path | None = None
     config: Path | None = None
     exits: list[int] = field(default_factory=list)
@@ -80,7 +82,7 @@ class RealSites(AskedSites):
         self.servers = Servers(parts, folder)
         listen = self.servers.listen
         self.credentials = Credentials(folder) if parts.secured else None
-        free = (f"127.0.0.1:{port}" for port in free_ports(4 + len(GATEWAY_LINKS), self.servers.ports))
+        free = (f"127.0.0.1:{port}" for port in free_ports(4 + len(GATEWAY_LINKS)))
         self._addresses = dict(zip(SITES, free, strict=False))
         self._peer_addresses = dict(zip(SITES, free, strict=False))  # of a secured pair
         self.links = {**dict(zip(GATEWAY_LINKS, free, strict=True)), **listen}
@@ -312,6 +314,14 @@ class RealSites(AskedSites):
         for site in SITES:
             self._look(site)
         return [(site, code) for (site, _), code in self._died.items()]
+
+    def ended(self) -> str:
+        """A gateway that ended by itself in its last life, and what it said; an empty text: none."""
+        self.died()
+        for site, life in self.lives.items():
+            if (code := self._died.get((site, life.starts))) is not None:
+                return f"the gateway of site {site} ended with {code} and said: {self._last_words(site) or 'nothing'}"
+        return ""
 
     def excuse(self, site: str, start: int = 0) -> None:
         """It may have ended: it could not start on what it found. Its end may have been seen before. `start`: in which of its

@@ -3,7 +3,8 @@ clocks and limits across them.
 
 What always holds: one seed and number give one plan for a pair of these parts; a fault at a step is of a step that belongs to
 what happens then, at the site that takes it; a site is lost with its data only as the first event of an episode, while the pair
-is whole, for what an asynchronous active alone acknowledged would be lost with it, and rightly so.
+is whole, for what an asynchronous active alone acknowledged would be lost with it, and rightly so. In a long leg no fault ends
+a gateway: what a process keeps of each role change and of each request, it has kept at the end.
 """
 
 from __future__ import annotations
@@ -24,15 +25,18 @@ from chaos.simulate.aims import calls_of, points
 from chaos.workloads.registers import Documents
 
 SECONDS = 150.0  # of an episode
-EPISODES = 2  # of a leg
-CLIENTS, RATE = 32, 1600.0  # at most: a client waits for its answer, and then 20 ms
+EPISODES, LONG_EPISODES = 2, 8  # of a leg
+LONG_EVERY = 8  # legs one is long
+CLIENTS, FEW_CLIENTS = 96, 32  # fewer where the search for an order of the calls, which overlap, would take long
+SEARCHED_LONG = ("batches",)
+PAUSE_S = 0.01  # of a client, behind each answer
 QUIET_S = 25.0  # before the end, in which nothing new begins
 FIRST_S = 4.0
 SITE_LOST_SHARE = 0.3
 AIMED_SHARE = 0.4  # of the role changes
 _OF_LINKS = ("latency", "bandwidth", "slow-close", "slice", "reset", "black-hole", "one-way", "down")
 _HOW = {"latency": ("20/10", "100/50", "400"), "bandwidth": ("8", "64"), "slice": ("20", "200"), "reset": ("0", "50", "500")}
-
+_AT_STEPS = frozenset(kind.name for kind in steps.KINDS)
 _FIGURES = {
     "disk-slow": ("5", "50", "500"), "disk-fails": ("EIO", "EROFS", "ENOSPC"), "disk-full": ("0", "100000"),
     "sync-fails": ("0", "10", "100"),
@@ -42,15 +46,17 @@ _FIGURES = {
 def drawn(seed: int, number: int, parts: Parts) -> HarnessPlan:
     """The plan of leg `number` of a soak, for a pair of these parts."""
     random = Random(f"{seed} leg {number}")
+    is_long = number % LONG_EVERY == 0
+    episodes, episode = (LONG_EPISODES, _long_episode) if is_long else (EPISODES, _episode)
     faults = [
-        replace(fault, at_s=round(fault.at_s + at * SECONDS, 1)) for at in range(EPISODES) for fault in _episode(random, parts)
+        replace(fault, at_s=round(fault.at_s + at * SECONDS, 1)) for at in range(episodes) for fault in episode(random, parts)
     ]
     needs = tuple(sorted({need for fault in faults if (need := need_of(fault.target)) is not None}))
-    about = f"leg {number} of the soak of seed {seed}"
+    about = f"leg {number} of the soak of seed {seed}{', without the end of a gateway' if is_long else ''}"
     workload = random.choice(sorted(set(WORKLOADS) - {Documents.name}))  # whose histories are large
+    clients = FEW_CLIENTS if is_long or workload in SEARCHED_LONG else CLIENTS
     return HarnessPlan(
-        about, number, workload, CLIENTS, RATE, EPISODES * SECONDS, tuple(faults), needs,
-        episode=SECONDS,
+        about, number, workload, clients, clients / PAUSE_S, episodes * SECONDS, tuple(faults), needs, episode=SECONDS,
     )
 
 
@@ -69,6 +75,17 @@ def _episode(random: Random, parts: Parts) -> list[Fault]:
     faults += [_at_a_step(random, "write", random.choice(SITE_TARGETS), _any_time(random)) for _ in range(random.randint(1, 3))]
     faults += [_of_a_server(random, parts) for _ in range(random.randint(1, 4) if parts.servers else 0)]
     return sorted(faults, key=lambda fault: fault.at_s)
+
+
+def _long_episode(random: Random, parts: Parts) -> list[Fault]:
+    """Role changes and bad links, and no end of a process."""
+    faults: list[Fault] = []
+    at_s = FIRST_S
+    while at_s < SECONDS - QUIET_S:
+        faults += random.choice((_active_stopped, _cut_off, _switched))(random, at_s)
+        at_s += random.uniform(12.0, 30.0)
+    faults += [_of_a_link(random, parts) for _ in range(random.randint(2, 6))]
+    return sorted((fault for fault in faults if fault.kind not in _AT_STEPS), key=lambda fault: fault.at_s)
 
 
 def _any_time(random: Random) -> float:
@@ -138,6 +155,15 @@ def _standby_away(random: Random, at_s: float) -> list[Fault]:
     ]
     course, of_s = random.choice((("degrade", degraded_s), ("resync", away_s + 6.0)))
     return faults + _aimed(random, course, "active", at_s + of_s)
+
+
+def _cut_off(random: Random, at_s: float) -> list[Fault]:
+    """The active does not reach the other site, and is degraded and resynced by command."""
+    away_s, degraded_s = random.uniform(4.0, 8.0), random.uniform(0.5, 3.0)
+    return [
+        *(_at(at_s, "black-hole", link, away_s) for link in ("a>b", "b>a")), _at(at_s + degraded_s, "degrade", "active"),
+        _at(at_s + away_s + 6.0, "resync", "active"),
+    ]
 
 
 def _switched(random: Random, at_s: float) -> list[Fault]:

@@ -93,6 +93,10 @@ class TrapTable:
     def is_armed(self, number: int) -> bool:
         return any(slot.number == number for slot in self._slots())
 
+    def refuses(self, point: str) -> bool:
+        """Returns whether each pass of the point is refused now."""
+        return any(slot.number and slot.deed == Deed.REFUSE and slot.point == point.encode() for slot in self._slots())
+
     def _slots(self) -> Iterator[Slot]:
         yield from self._table.slots
 

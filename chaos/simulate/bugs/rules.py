@@ -104,6 +104,6 @@ BUGS = (
     ),
     Bug(
         "read-not-proved", "A read is answered although its lease ran out while the storage answered.", "P2", ("proofs",),
-        12, 1, ((RowsService, "_prove", _prove_nothing),), drawn=draw,
+        933, 1, ((RowsService, "_prove", _prove_nothing),), drawn=draw,
     ),
 )

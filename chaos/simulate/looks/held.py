@@ -30,11 +30,11 @@ COUNTED: Mapping[str, tuple[str, ...]] = MappingProxyType({  # numbers of what h
 KEPT = frozenset((  # a pair at rest has these, by design
     "ActiveEpoch._tasks", "Catalog._by_name", "Catalog._schemas", "Catalog.writable", "CommitLog._tasks",
     "CursorRegistry._holders", "CursorRegistry._positions", "DoorMetrics._acks", "DoorMetrics._problems", "DoorMetrics.ack_s",
-    "DoorMetrics._requests", "DoorMetrics._sources", "Executor.ended", "Histogram._counts",
-    "LagMarks._marks", "PeerApi._methods", "Refusals._refused", "RemoteLogMark._ends", "RemoteSegments.known",
-    "RowCodecs._codecs", "RowCodecs._limits", "ScanSnapshots._held", "Site.epochs_ended", "SiteOperations._gone_on",
-    "Trimmer._failures", "Trimmer._last_seqs", "Verifier._known", "Wal._segments", "WalSegment._mark_offsets",
-    "WalSegment._mark_seqs", "WalSegment.runs", "Words._words",
+    "DoorMetrics._requests", "DoorMetrics._sources", "Executor.ended", "Executor.lasted", "Happenings._kept",
+    "Histogram._counts", "LagMarks._marks", "PeerApi._methods", "Refusals._refused", "RemoteLogMark._ends",
+    "RemoteSegments.known", "RowCodecs._codecs", "RowCodecs._limits", "ScanSnapshots._held", "Site.epochs_ended",
+    "SiteOperations._gone_on", "Trimmer._failures", "Trimmer._last_seqs", "Verifier._known", "Wal._segments",
+    "WalSegment._mark_offsets", "WalSegment._mark_seqs", "WalSegment.runs", "Words._words",
 ))
 # data: nothing is held by it
 PASSED_BY = frozenset((

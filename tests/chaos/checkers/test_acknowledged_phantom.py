@@ -77,7 +77,9 @@ REAL: dict[str, Build] = {
         .dump({"k": ("y", 7)})
     ),
     "a row after a column was dropped": lambda p: (
-        p.write("k", "x", 0, 1, version=5, old="x").read("k", "x", 2, 3, version=5, new=None).dump({"k": ("x", 5)})
+        p.write("k", "x", 0, 1, version=5, old="x")
+        .call(Operation("schema", "t", body={"drop": ["old"]}), 1, 2, Outcome("unknown"))
+        .read("k", "x", 2, 3, version=5, new=None).dump({"k": ("x", 5)})
     ),
 }
 UNREAL: dict[str, tuple[Build, str]] = {
@@ -98,6 +100,10 @@ UNREAL: dict[str, tuple[Build, str]] = {
     "rejected and stored": (lambda p: p.write("k", "x", 0, 1, "not_applied").dump({"k": ("x", 5)}), "is not applied"),
     "before its time": (lambda p: p.read("k", "x", 0, 1).write("k", "x", 2, 3), "which call 2 wrote only later"),
     "a torn row": (lambda p: p.write("k", "x", 0, 1, other="x").read("k", "x", 2, 3, other="w"), "but with other = 'w'"),
+    "a column that the write gave it is missing": (
+        lambda p: p.write("k", "x", 0, 1, new="x").read("k", "x", 2, 3),
+        "but without new, which call 1 wrote with it, and which nobody dropped or renamed",
+    ),
     "a row torn only at the second look": (
         lambda p: p.write("k", "x", 0, 1, other="x").read("k", "x", 2, 3, other="x").read("k", "x", 4, 5, other="w"),
         "but with other = 'w'",

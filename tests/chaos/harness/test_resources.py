@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 from msgspec.structs import replace
 
 from chaos.harness.pair.files.footprint import DATABASE, HDFS, LOG, OTHER, SELECTOR, SOCKET, STORAGE, Footprint
-from chaos.harness.pair.samples import Sample
+from chaos.harness.pair.samples import CACHES, Sample
 from chaos.harness.resources import LIFE_S, MORE, MORE_THREADS, MORE_THREADS_HDFS, MOST, WAL_BYTES_MAX, excess, memory
 
 HELD = Footprint(10, 1, 100 << 20, 14, {OTHER: 18, SOCKET: 7, STORAGE: 8}, wal_bytes=1000, dfs_bytes=1000)
@@ -82,7 +83,35 @@ def test_memory_that_grows_when_the_process_is_warm_is_found() -> None:
     steady = [(float(at_s), 150 if at_s > 30 else 90) for at_s in range(int(LIFE_S) + 1)]
     assert memory(life(steady)) == ([], 1)
     growing = [(at_s, int(100 + at_s)) for at_s, _ in steady]
-    assert "held 165 MiB 60 s after its start, and 215 MiB 120 s after it" in memory(life(growing))[0][0].sentence
+    assert "held 165 MiB beside its caches 60 s after its start, and 215 MiB 120 s" in memory(life(growing))[0][0].sentence
+
+
+def filling(full_s: float, leak_mib: float = 0.0, cache: str = "engine_cache_bytes") -> list[Sample]:
+    """Twenty minutes of a process whose cache takes all of its bound by `full_s`, and that leaks so much until its end."""
+    looks = []
+    for at_s in range(0, 1200, 5):
+        cached = int(CACHES[cache] * min(1.0, at_s / full_s))
+        size = (170 << 20) + cached + int(leak_mib * (1 << 20) * at_s / 1200)
+        looks.append(Sample("a", at_s, "ACTIVE", held=replace(HELD, memory_bytes=size), caches={cache: cached}))
+    return looks
+
+
+@pytest.mark.parametrize("cache", CACHES)
+def test_a_cache_that_fills_is_no_leak_and_hides_none(cache: str) -> None:
+    assert memory(filling(600.0, cache=cache)) == ([], 1)
+    assert len(memory(filling(600.0, 20.0, cache))[0]) == 1
+
+
+def test_a_cache_explains_no_more_than_its_bound() -> None:
+    beyond = [replace(look, caches={name: 4 * size for name, size in look.caches.items()}) for look in filling(60.0, 40.0)]
+    assert len(memory(beyond)[0]) == 1
+
+
+def test_what_an_emptied_cache_took_stays_with_its_process() -> None:
+    looks = filling(600.0)
+    emptied = [replace(look, caches={"engine_cache_bytes": 0}) if look.at_s > 700 else look for look in looks]
+    silent = [replace(look, role="silent", caches={}) if look.at_s > 900 else look for look in emptied]
+    assert memory(silent) == ([], 1)
 
 
 def test_a_process_that_lived_for_a_short_time_is_not_judged() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import itertools
 import signal
 import subprocess
 import sys
@@ -12,6 +14,7 @@ from typing import Any
 import pytest
 
 from chaos.harness.pair import sites
+from chaos.harness.pair.health import Health
 from chaos.harness.pair.sites import RealSites
 from tests.processes import wait_for
 from twinlog.errors import Unavailable
@@ -35,6 +38,16 @@ def test_an_end_by_itself_is_known_after_the_next_start(pair: RealSites) -> None
     pair.start("a")
     assert list(pair.died()) == [("a", 3), ("a", 3)]
     assert list(pair.died()) == [("a", 3), ("a", 3)]
+
+
+def test_a_pair_that_starts_in_vain_is_not_waited_for(pair: RealSites) -> None:
+    (pair.folder / "a" / "site.log").write_text('{"event": "x"}\nunavailable: port 1 is taken\n')
+    health = Health(pair, itertools.count().__next__)
+    assert pair.ended() == ""
+    pair.start("a")
+    waits = asyncio.run(health.wait_whole(10**9, pair.ended))
+    assert waits == "the gateway of site a ended with 3 and said: unavailable: port 1 is taken"
+    assert asyncio.run(health.wait_whole(0)) == "a does not answer; b does not answer"
 
 
 def test_an_end_that_was_wanted_or_is_excused_is_no_news(pair: RealSites) -> None:

@@ -19,6 +19,8 @@ from tests.chaos.power_loss.rig import Rig, rig_at
 from tests.processes import wait_for
 from twinlog.errors import Unavailable
 
+ENDS = 12
+
 
 @pytest.fixture
 def rig(tmp_path: Path) -> Iterator[Rig]:
@@ -124,6 +126,17 @@ def test_nothing_begins_behind_a_cut_and_what_was_said_to_be_synced_is_left(rig:
     for name, number in last.items():
         numbers = [b"%08d" % each for each in range(1, number + 2)]
         assert left[name] in (b"".join(numbers[:-1]), b"".join(numbers)), (name, number)  # what it was about to say, too
+
+
+@pytest.mark.parametrize("end", ["kill-itself", "exit-itself"])
+def test_what_threads_do_when_their_process_ends_itself_is_seen(tmp_path: Path, end: str) -> None:
+    for turn in range(ENDS):  # each has some chance to end beside a write
+        with rig_at(tmp_path / f"{turn}") as rig:
+            rig.do(("writers", "/", 3))
+            assert wait_for(lambda: len(rig.left()) == 3 and all(rig.left().values()))
+            assert rig.said(end) == ""
+            rig.kill()
+            rig.lost(all_kept)
 
 
 def test_a_record_that_could_not_be_written_is_an_error(tmp_path: Path) -> None:

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from chaos.harness.pair.servers.server import Server
 from chaos.servers.daemon import Daemon
 from chaos.servers.hdfs_cluster import HdfsCluster
-from chaos.servers.hdfs_settings import HOST, load_ports, write_data_node
+from chaos.servers.hdfs_settings import HOST, write_data_node
 from gateway.demo.servers import ROOT
 
 NAME = "localhost"  # of both DataNodes
@@ -76,15 +76,13 @@ class OneDaemon:
 
 
 class SiteHdfs:
-    """SiteServers. `folder`: the site's own. `taken`: ports that it must not choose; its own are in `ports`. `java_options`:
-    of the Java machine in the gateway of this site."""
+    """SiteServers. `folder`: the site's own. `java_options`: of the Java machine in the gateway of this site."""
 
-    def __init__(self, site: str, folder: Path, taken: Collection[int] = ()) -> None:
+    def __init__(self, site: str, folder: Path) -> None:
         (folder / "hdfs").mkdir()
         hosts = {NAME: HOSTS[site], socket.gethostname(): HOST}  # they replace the system's names altogether
         (folder / "hosts").write_text("".join(f"{address} {name}\n" for name, address in hosts.items()), encoding="utf-8")
         self.java_options = f"-Djdk.net.hosts.file={folder / 'hosts'}"
-        self.ports = load_ports(folder / "hdfs" / "ports.json", 1, taken).all()  # which the cluster takes over
         self.cluster = LinkedCluster(folder / "hdfs")
         name_node, data_node = self.cluster.name_node, self.cluster.data_nodes[0]
         self.servers: Mapping[str, Server] = {

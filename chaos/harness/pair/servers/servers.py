@@ -53,22 +53,16 @@ class Servers:
             (folder / site).mkdir(parents=True, exist_ok=True)
         self.hdfs: dict[str, SiteHdfs] = {}
         self.postgres: dict[str, SitePostgres] = {}
-        self.ports: set[int] = set()  # of all servers, and of the links to them
         for site in _SITES if parts.dfs == "hdfs" else ():
-            self.hdfs[site] = SiteHdfs(site, folder / site, self.ports)
-            self.ports |= self.hdfs[site].ports
+            self.hdfs[site] = SiteHdfs(site, folder / site)
         for site in _SITES if parts.engine == "postgresql" else ():
-            (port,) = free_ports(1, self.ports)
-            self.postgres[site] = SitePostgres(site, folder / site, port)
-            self.ports.add(port)
+            self.postgres[site] = SitePostgres(site, folder / site, *free_ports(1))
         self.witness = self._witness(folder) if parts.coordinator == "server" else None
         self._named: dict[str, Server] = {name: server for each in self._all() for name, server in each.servers.items()}
 
     def _witness(self, folder: Path) -> SitePostgres:
         (folder / WITNESS).mkdir()
-        (port,) = free_ports(1, self.ports)
-        self.ports.add(port)
-        return SitePostgres(WITNESS, folder / WITNESS, port)
+        return SitePostgres(WITNESS, folder / WITNESS, *free_ports(1))
 
     def _all(self) -> list[SiteServers]:
         return [*(each for site in _SITES for each in self._of(site)), *([self.witness] if self.witness is not None else [])]
@@ -138,13 +132,11 @@ class Servers:
     @cached_property
     def listen(self) -> Mapping[str, str]:
         """Returns link -> the address at which the gateway connects."""
-        ports = iter(free_ports(len(self.upstream), self.ports))
-        found = {
+        ports = iter(free_ports(len(self.upstream)))
+        return {
             link: f"{HOSTS[link[0]]}:{address.rpartition(':')[2]}" if ">dn-" in link else f"{HOST}:{next(ports)}"
             for link, address in self.upstream.items()
         }
-        self.ports.update(int(address.rpartition(":")[2]) for address in found.values())
-        return found
 
     # ---- what a gateway knows of them
     def databases(self) -> Databases | None:

@@ -41,9 +41,9 @@ class Site:
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.process = process
-        self.lives = {"a": SimpleNamespace(starts=3)}
+        self.lives = {"a": SimpleNamespace(starts=3, starved=0)}
         self.foreseen, self.mute, self.done = frozenset[str](), list[str](), list[str]()
-        self.answers = True
+        self.answers, self.traps = True, dict[str, object]()
         self.servers, self.links = SimpleNamespace(are_well=lambda site: True), ()
 
     def take(self, what: str) -> str:
@@ -96,6 +96,7 @@ async def test_as_many_files_as_are_left_and_then_all_again(site: Site) -> None:
     assert await fault.why_not() == ""
     await fault.inject()
     assert [site.take("file") for _ in range(5)] == ["ok", "ok", "ok", "24", "24"]
+    assert site.lives["a"].starved == 3  # whoever waits for this start knows why it may fail
     await fault.heal()
     assert [site.take("file") for _ in range(5)] == ["ok"] * 5
 
@@ -105,6 +106,7 @@ async def test_no_more_memory_than_is_left_and_then_all_again(site: Site) -> Non
     await fault.inject()
     assert site.take("16") == "ok"
     assert site.take("256") == "no memory"
+    assert site.lives["a"].starved == 3  # whoever waits for this start knows why it may fail
     await fault.heal()
     assert site.take("256") == "ok"
 
@@ -139,11 +141,13 @@ async def test_no_thread_starts_until_it_is_healed(tmp_path: Path) -> None:
     there = TrapTable(table.path)
     line = Fault(1.0, "no-threads", "a", 2.0)
     assert need_steps([line])
-    fault = effect_of(line, stage(SimpleNamespace(traps={"a": table}, foreseen=set())))
+    lives = {"a": SimpleNamespace(starts=1, starved=0)}
+    fault = effect_of(line, stage(SimpleNamespace(traps={"a": table}, foreseen=set(), lives=lives)))
     await fault.inject()
     number = there.pass_by(THREAD)
     assert number is not None
     assert number[1] is Deed.REFUSE
+    assert lives["a"].starved == 1
     assert there.pass_by(THREAD) == number
     assert await fault.heal() == "threads that were not started: 2"
     assert there.pass_by(THREAD) is None

@@ -24,8 +24,8 @@ SERVERS = (
     "at 22 crash a for 4\nat 22.2 failover b\n"
 )
 COORDINATOR = (
-    "needs coordinator-server\nworkload sets\nseconds 22\nat 2 crash pg-w for 5\nat 9 black-hole a>pg-w for 3\n"
-    "at 13 crash toxiproxy for 1\nat 16 crash a for 4\nat 16.2 failover b\n"
+    "needs coordinator-server\nworkload sets\nseconds 35\nat 2 crash pg-w for 9\nat 14 black-hole a>pg-w for 8\n"
+    "at 26 crash toxiproxy for 1\nat 29 crash a for 4\nat 29.2 failover b\n"
 )
 SECURED = (
     "needs secured\nworkload sets\nseconds 10\nat 1 certificate-renewed a\nat 2 token-revoked clients\n"
@@ -66,9 +66,12 @@ def test_writes_continue_while_the_coordinators_server_is_away(tmp_path: Path) -
     code, said, report = executed(tmp_path, COORDINATOR, "--coordinator", "server")
     assert code == 0, said
     assert [span["skipped"] for span in report["faults"] if span["skipped"]] == []
-    costs = {span["target"]: cost for span, cost in zip(report["faults"], report["costs"], strict=True)}
-    assert costs["pg-w"]["without_writes_s"] < 3
-    assert costs["a>pg-w"]["without_writes_s"] < 3
+    away = {
+        span["target"]: cost["without_writes_s"] / (span["to_s"] - span["from_s"])
+        for span, cost in zip(report["faults"], report["costs"], strict=True) if span["target"] in ("pg-w", "a>pg-w")
+    }
+    assert len(away) == 2
+    assert max(away.values()) < 0.5, "of a time that is longer than a busy machine keeps a client waiting"
     assert used_links(tmp_path) == links_of(report)
     assert "coordinator in PostgreSQL" in said
     assert not left_by(tmp_path)

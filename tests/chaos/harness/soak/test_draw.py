@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 
-from chaos.harness.faults import changed, commands, older, rot, steps
+from chaos.harness.faults import changed, commands, limits, older, rot, steps
 from chaos.harness.faults.registry import BY_NAME
 from chaos.harness.pair.parts import POSTGRES_LINKS, SERVERS, Parts, need_of
 from chaos.harness.plan import parse, text
-from chaos.harness.soak.draw import EPISODES, FIRST_S, SECONDS, drawn
+from chaos.harness.soak.draw import EPISODES, FIRST_S, LONG_EPISODES, LONG_EVERY, SECONDS, drawn
 from chaos.harness.traffic.workloads import WORKLOADS
 from chaos.simulate.aims import calls_of, points
 
 AT_STEPS = {kind.name for kind in steps.KINDS}
 PLANS = [drawn(1, number, Parts()) for number in range(120)]
+LONG = PLANS[::LONG_EVERY]
 
 
 def test_a_seed_and_a_number_give_one_plan_and_it_can_be_read_back() -> None:
@@ -35,10 +36,20 @@ def test_every_kind_and_every_workload_comes() -> None:
 def test_each_episode_has_its_own_faults() -> None:
     for plan in PLANS:
         episodes = [faults for _, faults in plan.episodes()]
-        assert len(episodes) == EPISODES
+        assert len(episodes) == (LONG_EPISODES if plan in LONG else EPISODES)
         assert all(episodes)
         assert episodes[0] != episodes[1]
         assert sum(map(len, episodes)) == len(plan.faults)
+
+
+def test_no_gateway_ends_in_a_long_leg_and_each_changes_its_role_again_and_again() -> None:
+    ends = {"crash", "terminate", "power-loss", "site-lost", "disk-fails", "disk-full", "sync-fails", *AT_STEPS}
+    ends |= {kind.name for kind in limits.KINDS}
+    for plan in LONG:
+        kinds = Counter(fault.kind for fault in plan.faults)
+        assert not ends & set(kinds)
+        assert kinds["failover"] + kinds["switchover"] + kinds["crash-operator"] > LONG_EPISODES
+        assert kinds["resync"] > 0
 
 
 def test_a_site_is_lost_first_or_never_in_an_episode() -> None:

@@ -9,6 +9,7 @@ import errno
 import itertools
 import json
 import os
+import signal
 import sys
 import threading
 from collections.abc import Callable, Mapping
@@ -59,6 +60,17 @@ def threads(folder: str, count: int) -> None:
         threading.Thread(target=work, args=(str(name),), daemon=True).start()
 
 
+def writers(folder: str, count: int) -> None:
+    """Each of them writes to its file as fast as it can."""
+    def work(name: str) -> None:
+        descriptor = os.open(f"{folder}/{name}", os.O_WRONLY | os.O_CREAT)
+        for number in itertools.count():
+            os.pwrite(descriptor, b"%08d" % number, 8 * (number % 1000))
+
+    for name in range(count):
+        threading.Thread(target=work, args=(str(name),), daemon=True).start()
+
+
 def mapped(path: str) -> None:
     import mmap
 
@@ -76,7 +88,8 @@ STEPS: Mapping[str, Callable[..., object]] = {
     "empty": lambda path: os.close(os.open(path, os.O_WRONLY | os.O_TRUNC)),
     "sync": lambda number: os.fsync(made[number]), "datasync": lambda number: os.fdatasync(made[number]),
     "sync-folder": on_folder, "rename": os.replace, "link": os.link, "unlink": os.unlink, "mkdir": os.mkdir, "rmdir": os.rmdir,
-    "map": mapped, "threads": threads,
+    "map": mapped, "threads": threads, "writers": writers,
+    "kill-itself": lambda: os.kill(os.getpid(), signal.SIGKILL), "exit-itself": lambda: os._exit(3),
     "end": lambda: [os.close(made.pop()) for _ in range(len(made))],
 }
 
