@@ -22,6 +22,7 @@ from gateway.access.fetching import fetched, issuer_client
 from gateway.access.settings import OidcSettings
 from twinlog.decoding import OBJECT, UNDECODABLE, decoded
 from twinlog.errors import ConfigError, Unavailable, reason, words
+from twinlog.wire.tls import tls_words
 
 RETRY_S = 10.0
 BYTES_MAX = 1 << 20
@@ -130,7 +131,7 @@ class Keys:
         place = self._settings.jwks_file or self._settings.jwks_url
         if isinstance(error, TimeoutError | httpx.TimeoutException):
             return f"{place} does not answer within {self._settings.fetch_deadline_s:g} s"
-        said = words(error)
+        said = tls_words(error)
         return said if str(place) in said else f"{place}: {said}"
 
     async def _load(self) -> bytes:

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 
 import structlog
 
-from twinlog.errors import Unavailable
+from twinlog.errors import Unavailable, named
 
 POLL_S = 1.0
 SPACING_S = 0.05
@@ -64,7 +64,7 @@ class FileLooks:
         try:
             await self._look()
         except Exception as error:
-            _log.error("identities could not be read again; those that were read last stay valid", error=repr(error))
+            _log.error("identities could not be read again; those that were read last stay valid", error=named(error))
         finally:
             self._running = None
 

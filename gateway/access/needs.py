@@ -120,6 +120,7 @@ NEEDS: dict[Route, Need] = {
     ("GET", "/ui/login"): OPEN,
     ("POST", "/ui/login"): OPEN,
     ("GET", "/ui/login/oidc"): OPEN,  # leads to the issuer
+    ("GET", "/ui/login/oidc/leave"): OPEN,  # and to the log-out there
     ("GET", "/ui/login/callback"): OPEN,  # judged by what the issuer answered (gateway/access/log_in)
     ("POST", "/ui/logout"): OPEN,
     ("GET", "/ui/static/{file}"): OPEN,

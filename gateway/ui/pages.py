@@ -39,7 +39,7 @@ TABS = (
     ("Now", "/ui"), ("Change", "/ui/change"), ("History", "/ui/history"), ("Tables", "/ui/tables"), ("Audits", "/ui/audits"),
     ("Log", "/ui/log"),
 )
-LOG_IN, BY_ISSUER = "/ui/login", "/ui/login/oidc"
+LOG_IN, BY_ISSUER, LEAVE = "/ui/login", "/ui/login/oidc", "/ui/login/oidc/leave"
 _PATH_MAX = 500
 _OF_ONE = ("/ui/tables/", "/ui/audits/")  # before a name
 
@@ -109,8 +109,9 @@ class Pages:
             (name, to, path == to or (to != "/ui" and path.startswith(f"{to}/")))
             for name, to in TABS if caller is not NOBODY and self.may(caller, "GET", to)
         ]
+        others = (one.url for site, one in self.service.cluster.document().sites.items() if site != self.site)
         return {
-            "pair": self.pair, "site": self.site, "tabs": tabs, "caller": caller.name,
+            "pair": self.pair, "site": self.site, "tabs": tabs, "caller": caller.name, "other_url": next(others, ""),
             "log_out": caller.kind not in (ANONYMOUS.kind, "certificate"),
         }
 
@@ -129,10 +130,11 @@ class Pages:
         cookies: Sequence[str] = (),
     ) -> Response:
         issuer = "" if self.log_in_by is None else shown_name(self.log_in_by.issuer)
-        there = f"{BY_ISSUER}?{urlencode({'next': own_path(next_path)})}"
+        way = urlencode({"next": own_path(next_path)})
+        leave = f"{LEAVE}?{way}" if self.log_in_by is not None and self.log_in_by.leads_out else ""
         values = {
             "next": own_path(next_path), "refusal": _sentence(refusal), "idle": f"{IDLE_S // 60:.0f} minutes", "issuer": issuer,
-            "there": there, "leave": "" if self.log_in_by is None else self.log_in_by.leave_url,
+            "there": f"{BY_ISSUER}?{way}", "leave": leave,
         }
         return self.page(request, "login.html", "Log in", values, status=status, session=session, cookies=cookies)
 

@@ -59,13 +59,13 @@ class Point:
 
     at_s: float
     writes: float | None
-    is_taken: bool  # some site took writes
+    is_taken: bool | None  # some site took writes
 
 
 @dataclass(frozen=True, slots=True)
 class PairSeen:
     """The pair at one moment, by site `site`. `unwritten_s`: for how long no site that answers has taken writes; 0: one
-    does."""
+    does, or the other site was not asked yet. `curve`: since somebody looks."""
 
     number: int
     site: str
@@ -124,6 +124,7 @@ class PairWatch:
         self._advice: Advice | None = None
         self._written_s = clock.monotonic_s()
         self._operations: dict[str, list[OperationDocument]] = {}
+        self._ran: dict[str, OperationDocument] = {}  # as it was seen last: it ends a moment before the journal is read again
         self._unread = {self._site, self._other}  # the sites whose operations may have changed since they were read
         self._followed: asyncio.Task[None] | None = None  # the operation that runs here
         self._curve: deque[Point] = deque(maxlen=HELD)
@@ -135,6 +136,7 @@ class PairWatch:
         self._number = 0
         self._changed = asyncio.Event()  # of the next look: each look has its own
         self._whole = asyncio.Event()  # both sites and the advice were looked at
+        self._is_other_asked = False  # since somebody looks
         self._watcher = Watcher(
             (self._site, self._other), _Probe(self), clock, Thresholds(), act=False, report=lambda advice, became: None
         )
@@ -179,7 +181,7 @@ class PairWatch:
         self._tasks = [task for task in self._tasks if not task.done()]
         if not self._tasks and not self._closing.is_set():
             self._whole.clear()
-            self._written_s = max(self._written_s, self._needed_s)  # nobody looked meanwhile
+            self._forget_unseen()
             before = self._sides[self._other]
             self._sides[self._other] = Side(
                 error=f"site {self._other} has not answered yet", seen_s=before.seen_s, last=before.last
@@ -189,16 +191,24 @@ class PairWatch:
             self._tasks = [
                 loop.create_task(self._repeated(work, pause_s), name=f"page: {work.__name__}")
                 for work, pause_s in (
-                    (self._look_here, TICK_S), (self._look_there, TICK_S), (self._judge, ADVICE_S),
-                    (self._read_operations, TICK_S),
+                    (self._look_here, lambda: self._pace_s / 2), (self._look_there, lambda: self._pace_s),
+                    (self._judge, lambda: ADVICE_S), (self._read_operations, lambda: self._pace_s),
                 )
             ]
+
+    def _forget_unseen(self) -> None:
+        """Nobody looked meanwhile: whether writes were taken in that time, and how many, is not known."""
+        self._written_s = max(self._written_s, self._needed_s)
+        self._is_other_asked = False
+        self._curve.clear()
+        for sampled in self._sampled.values():
+            sampled.looks.clear()
 
     @property
     def _is_needed(self) -> bool:
         return self._pages > 0 or self._clock.monotonic_s() - self._needed_s < NEEDED_S
 
-    async def _repeated(self, work: Callable[[], Awaitable[None]], pause_s: float) -> None:
+    async def _repeated(self, work: Callable[[], Awaitable[None]], pause_s: Callable[[], float]) -> None:
         """A fault of the program ends no watch: it stands in the log and on the page."""
         while self._is_needed and not self._closing.is_set():
             try:
@@ -207,9 +217,12 @@ class PairWatch:
             except Exception as error:
                 log.error("the page cannot look", traceback=traceback.format_exc())
                 self._faults[work.__name__] = f"a fault of this gateway, which is in its log: {words(error)}"
-            is_quick = pause_s == TICK_S and self._seen is not None and self._seen.operation is not None
-            await self._pause(TICK_RUNNING_S if is_quick else pause_s)
+            await self._pause(pause_s())
         self._tell()
+
+    @property
+    def _pace_s(self) -> float:
+        return TICK_RUNNING_S if self._seen is not None and self._seen.operation is not None else TICK_S
 
     def _tell(self) -> None:
         """Wakes every page that waits. None of them waits for another one, as they would for the lock of a condition."""
@@ -222,8 +235,10 @@ class PairWatch:
         closing.cancel()
 
     async def _look_here(self) -> None:
-        self._publish_own()
-        self._tell()
+        """A look at the other site shows this one, too: this is for the time in which that one does not answer."""
+        if self._seen is None or self._clock.monotonic_s() - self._seen.at_s >= self._pace_s * 1.3:
+            self._publish_own()
+            self._tell()
         running = self.own.operation
         if running is not None and (self._followed is None or self._followed.done()):
             self._followed = asyncio.get_running_loop().create_task(self._follow(running.id), name="page: operation")
@@ -258,6 +273,9 @@ class PairWatch:
             )
         else:
             self._note(self._other, look)
+        self._is_other_asked = True
+        self._publish_own()  # both sites as they are at the same moment
+        self._tell()
 
     def _note(self, site: str, look: SiteLook) -> None:
         now_s, before = self._clock.monotonic_s(), self._sides[site].look
@@ -284,8 +302,8 @@ class PairWatch:
         now_s = self._clock.monotonic_s()
         if self._sides[self._site].look is None:
             self._note(self._site, self._service.looks.now())
-        is_taken = any(side.look is not None and side.look.cluster.serving.writes for side in self._sides.values())
-        if is_taken:
+        is_taken = self._is_taken()
+        if is_taken is not False:
             self._written_s = now_s
         self._number += 1
         if not self._curve or now_s - self._curve[-1].at_s >= TICK_S * 0.9:
@@ -295,6 +313,11 @@ class PairWatch:
             tuple(self._curve), self._newest(), tuple(self._faults.values()),
         )
 
+    def _is_taken(self) -> bool | None:
+        if any(side.look is not None and side.look.cluster.serving.writes for side in self._sides.values()):
+            return True
+        return False if self._is_other_asked else None
+
     def _newest(self) -> tuple[tuple[str, OperationDocument], ...]:
         running = {
             side.look.operation.id: side.look.operation for side in self._sides.values()
@@ -302,10 +325,10 @@ class PairWatch:
         }
         found = [(site, running.get(one.id, one)) for site, read in self._operations.items() for one in read]
         known = {one.id for _, one in found}
-        found += [
-            (site, side.look.operation) for site, side in self._sides.items()
-            if side.look is not None and side.look.operation is not None and side.look.operation.id not in known
-        ]
+        for site, side in self._sides.items():
+            if side.look is not None and side.look.operation is not None:
+                self._ran[site] = side.look.operation
+        found += [(site, one) for site, one in self._ran.items() if one.id not in known]
         return tuple(sorted(found, key=lambda one: -one[1].created_ms)[:OPERATIONS_SHOWN])
 
     def _writes(self) -> float | None:

@@ -27,7 +27,7 @@ from gateway.access.log_in.pending import LogInSeals, PendingLogIn
 from gateway.access.log_in.provider import Provider, shown_name
 from gateway.access.oidc import Claims, Oidc
 from gateway.access.settings import LogInSettings, OidcSettings
-from twinlog.errors import Forbidden, Overloaded, Unauthenticated
+from twinlog.errors import Forbidden, NotFound, Overloaded, Unauthenticated
 
 PREFIX = "page-"  # of what stands for an ID token
 KNOWN_MAX = 1000
@@ -61,10 +61,17 @@ class LogIn:
         self._login = self._provider.login = login
 
     @property
-    def leave_url(self) -> str:
-        """Returns where people log out at the issuer; empty where it did not say so (yet)."""
+    def leads_out(self) -> bool:
+        """Returns whether people can be led to where they log out at the issuer: it said so, and is not known to be down."""
+        return bool(self._provider.end_session_url)
+
+    async def leave(self) -> str:
+        """Returns where people log out at the issuer, which answered just now. Raises Unavailable, NotFound."""
+        await self._provider.endpoints()
         url = self._provider.end_session_url
-        return _with(url, {"client_id": self._login.client_id}) if url else ""
+        if not url:
+            raise NotFound(f"{self.name} does not say where people log out there: open its own page, or log in with a token")
+        return _with(url, {"client_id": self._login.client_id})
 
     # ---- the flow
     async def begin(self, next_path: str, session: str) -> tuple[str, str]:
@@ -192,7 +199,7 @@ class LogIn:
         return f"nobody can log in at the page by {self.issuer}: {self._provider.fault}" if self._provider.fault else ""
 
     async def refresh(self) -> bool:
-        if self._provider.fault:  # so that it is said no longer than it is so
+        if self._provider.is_down:  # so that it is said no longer than it is so
             await self._provider.look()
         return False
 

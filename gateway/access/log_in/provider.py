@@ -2,8 +2,9 @@
 
 What always holds: each call has a deadline, a bound on its answer, and follows no redirect; a discovery document counts only
 where it names the configured issuer and encrypted addresses; a log-in begins only where the issuer gave its document within
-ASKED_S, so that nobody is sent to one that is down, and however many begin, it is asked for once in ASKED_S; a log-in that was
-begun ends at the addresses of its beginning. No code, token or secret stands in an error or in the log.
+ASKED_S, so that nobody is sent to one that is down, and however many begin, it is asked for once in ASKED_S, and once more
+after a code that got no answer; nobody is led to the log-out of one that is known to be down; a log-in that was begun ends at
+the addresses of its beginning. No code, token or secret stands in an error or in the log.
 Source: OpenID Connect Discovery section 4, RFC 6749 sections 2.3.1, 4.1.3 and 5.2.
 """
 
@@ -23,7 +24,8 @@ from gateway.access.fetching import answer_to, fetched, issuer_client
 from gateway.access.settings import LogInSettings, OidcSettings, is_protected
 from gateway.logs import BoundedWarnings
 from twinlog.decoding import decoded, or_none
-from twinlog.errors import TwinlogError, Unavailable, words
+from twinlog.errors import TwinlogError, Unavailable
+from twinlog.wire.tls import tls_words
 
 DISCOVERY = "/.well-known/openid-configuration"
 ASKED_S = 5.0  # between two questions for the document
@@ -74,6 +76,7 @@ class Provider:
         self.issuer, self.login, self._now_s = settings.issuer, login, now_s
         self._name = f"the provider {shown_name(settings.issuer)}"
         self.fault = ""  # why no log-in could begin last; empty: it could
+        self._is_silent = False  # a code got no answer, and nothing was heard since
         self._deadline_s = settings.fetch_deadline_s
         self._client = issuer_client(settings, transport)
         self._warnings = BoundedWarnings("gateway.access.log_in", now_s)
@@ -93,8 +96,14 @@ class Provider:
         return self._endpoints
 
     @property
+    def is_down(self) -> bool:
+        """True from a failed call on until one has an answer: nobody is led there."""
+        return bool(self.fault) or self._is_silent
+
+    @property
     def end_session_url(self) -> str:
-        return self._endpoints.end_session_url
+        """Returns where people log out there; empty where the issuer did not say so, or is down as far as is known."""
+        return "" if self.is_down else self._endpoints.end_session_url
 
     async def look(self) -> None:
         """Asks the issuer where its endpoints are, unless it was asked a moment ago or the configuration says it. All who wait
@@ -112,6 +121,7 @@ class Provider:
             async with asyncio.timeout(self._deadline_s):
                 data = await fetched(self._client, url, DISCOVERY_BYTES_MAX)
             self._endpoints, self.fault = self._read(decoded(_read_discovery, data, ValueError)), ""
+            self._is_silent = False
         except (OSError, httpx.HTTPError, ValueError) as error:  # a TimeoutError is an OSError
             fault = f"{url}: {self._told(error)}"
             if fault != self.fault:
@@ -131,7 +141,7 @@ class Provider:
     def _told(self, error: Exception) -> str:
         if isinstance(error, TimeoutError | httpx.TimeoutException):
             return f"no answer within {self._deadline_s:g} s"
-        return words(error)[:300]
+        return tls_words(error)[:300]
 
     # ---- a code
     async def exchange(self, code: str, verifier: str) -> str:
@@ -151,7 +161,9 @@ class Provider:
         try:
             async with asyncio.timeout(self._deadline_s):
                 status, body = await answer_to(self._client, request, TOKEN_BYTES_MAX, auth=auth)
+            self._is_silent = False
         except (OSError, httpx.HTTPError, ValueError) as error:
+            self._is_silent, self._asked_s = True, self._now_s() - ASKED_S
             raise self._trouble(
                 f"{endpoints.token_url}: {self._told(error)}",
                 f"{self._name} does not answer this gateway, so your log-in could not be completed: try again in a moment",

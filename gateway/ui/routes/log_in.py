@@ -26,7 +26,7 @@ from gateway.api.routes.common import context_of
 from gateway.trail.events import LOG_IN as LOGGED_IN
 from gateway.trail.who import who_of
 from gateway.ui.forms import read_form
-from gateway.ui.pages import BY_ISSUER, LOG_IN, Pages, own_path
+from gateway.ui.pages import BY_ISSUER, LEAVE, LOG_IN, Pages, own_path
 from gateway.ui.routes.page_route import Text, pages_of
 from gateway.ui.sessions import cookie_of
 from twinlog.errors import InvalidInput, NotFound, TwinlogError
@@ -74,6 +74,17 @@ def _by_issuer(routes: APIRouter) -> None:
         except TwinlogError as error:
             return await _refused(pages, request, error, there)
         return pages.see_other(url, _cookie(pages, request, sealed).encode("latin-1"))
+
+    @routes.get(LEAVE.removeprefix(PREFIX))
+    async def leave(request: Request, next: Text = "/ui") -> Response:
+        pages = pages_of(request)
+        log_in, there = _log_in_of(pages), own_path(next)
+        try:
+            with log_in.attempt(_address(request)):
+                url = await log_in.leave()
+        except TwinlogError as error:
+            return await _refused(pages, request, error, there)
+        return pages.see_other(url)
 
     @routes.get(CALLBACK.removeprefix(PREFIX))
     async def come_back(request: Request) -> Response:

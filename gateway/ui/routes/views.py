@@ -12,10 +12,11 @@ from starlette.responses import Response
 
 from gateway.api.request import decoded_part
 from gateway.api.routes.common import caller_of
+from gateway.ui import words
 from gateway.ui.looks import Epochs
 from gateway.ui.routes.page_route import pages_of
 from gateway.ui.views.audit_values import audit_values, audits_values
-from gateway.ui.views.history import epoch_rows, operation_rows
+from gateway.ui.views.history import epoch_rows, happening_rows, operation_rows
 from gateway.ui.views.logs import SiteLogs, site_logs
 from gateway.ui.watch import PairSeen
 from switchover.operations.document import OperationDocument
@@ -48,9 +49,13 @@ def add_routes(routes: APIRouter) -> None:
         pages = pages_of(request)
         looks = pages.service.looks
         seen = await pages.watch.seen()
-        own, other, other_epochs = await asyncio.gather(
+        own, other, other_epochs, other_happened = await asyncio.gather(
             looks.operations(), _of_other(seen, looks.other_operations), _of_other(seen, looks.other_epochs),
+            _of_other(seen, looks.other_happenings),
         )
+        happened = {pages.site: looks.happenings()}
+        if not isinstance(other_happened, TwinlogError):
+            happened[seen.other] = other_happened
         by_site: dict[str, list[OperationDocument]] = {pages.site: own.operations}
         missing = other.message if isinstance(other, TwinlogError) else ""
         if not isinstance(other, TwinlogError):
@@ -62,6 +67,8 @@ def add_routes(routes: APIRouter) -> None:
         rows = epoch_rows(known, every, seen.own.cluster.now_ms)
         return pages.page(request, "history.html", "History", {
             "epochs": rows, "operations": operation_rows(by_site), "missing": missing, "other": seen.other,
+            "happenings": happening_rows(happened),
+            "since": ", ".join(f"site {site} {words.moment(one.since_ms)}" for site, one in sorted(happened.items())),
             "has_times": all(row.since != "unknown" for row in rows),
         })
 

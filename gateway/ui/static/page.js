@@ -47,7 +47,12 @@ function says(text, state) {
     place.textContent = text;
     place.dataset.state = state;
   }
-  body.classList.toggle("stale", state !== "live");
+  const isLost = state === "lost";
+  if (isLost === body.classList.contains("lost")) return;
+  body.classList.toggle("lost", isLost);
+  const old = document.querySelector("[data-lost]");
+  old.hidden = !isLost;
+  old.querySelector("[data-heard]").textContent = new Date(heard).toISOString().slice(0, 19).replace("T", " ");
 }
 
 const SILENCE_MS = 20000;
@@ -63,7 +68,7 @@ function follow() {
     show(JSON.parse(event.data));
   });
   source.addEventListener("error", () => {
-    says("this gateway does not answer", "lost");
+    says("no answer", "lost");
     if (source.readyState === EventSource.CLOSED) setTimeout(again, 2000);
   });
 }
@@ -82,7 +87,7 @@ async function again() {
 if (body.dataset.live) {
   follow();
   setInterval(() => {
-    if (Date.now() - heard > SILENCE_MS) says("nothing new for a while", "lost");
+    if (Date.now() - heard > SILENCE_MS) says("no answer", "lost");
   }, 1000);
 }
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from gateway.ui import words
+from gateway.ui.happenings import Happened
 from gateway.ui.looks import Epochs
 from gateway.ui.views.plan import STATE_LEVELS
 from switchover.operations.document import OperationDocument
@@ -95,6 +96,28 @@ def operation_rows(by_site: Mapping[str, Sequence[OperationDocument]]) -> list[O
     """Newest first."""
     every = sorted(((site, one) for site, found in by_site.items() for one in found), key=lambda pair: -pair[1].created_ms)
     return [_row(site, one) for site, one in every]
+
+
+@dataclass(frozen=True, slots=True)
+class HappeningRow:
+    at: str
+    site: str
+    level: str
+    what: str
+    why: str
+
+
+_HAPPENED = {"role": ("info", "is now"), "alert": ("warn", "alert:"), "over": ("ok", "no more:")}
+
+
+def happening_rows(by_site: Mapping[str, Happened]) -> list[HappeningRow]:
+    """Newest first."""
+    every = [(site, one) for site, found in by_site.items() for one in found.happenings]
+    rows = []
+    for site, one in sorted(every, key=lambda pair: -pair[1].at_ms):
+        level, verb = _HAPPENED.get(one.kind, ("info", one.kind))
+        rows.append(HappeningRow(words.moment(one.at_ms), site, level, f"{verb} {one.what}", one.why))
+    return rows
 
 
 def _row(site: str, one: OperationDocument) -> OperationRow:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from gateway.ui import words
 from gateway.ui.looks import LogClaim, Logs, LogSegment
+from switchover.monitor.findings import OTHER
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +56,10 @@ class SiteLogs:
 def site_logs(logs: Logs) -> SiteLogs:
     positions = [one.durable_seq for one in logs.holders]
     lowest = min((0 if seq is None else seq for seq in positions), default=0)
+    is_kept = bool(logs.wal) or any(seq is not None for seq in positions)  # a standby has no log that anybody needs
     holders = tuple(
-        HolderRow(one.name, words.number(one.durable_seq), (one.durable_seq or 0) == lowest) for one in logs.holders
+        HolderRow(_holder(one.name, logs.site), words.number(one.durable_seq), (one.durable_seq or 0) == lowest)
+        for one in logs.holders if is_kept
     )
     reach = "it holds no frame" if logs.first_previous is None else f"it reaches back to sequence {logs.first_previous + 1:,}"
     return SiteLogs(
@@ -64,6 +67,11 @@ def site_logs(logs: Logs) -> SiteLogs:
         holders=holders, remote=None if logs.remote is None else _rows(logs.remote),
         kept=None if logs.kept is None else _rows(logs.kept), claims=_claims(logs.claims), kept_error=logs.kept_error or "",
     )
+
+
+def _holder(name: str, site: str) -> str:
+    """Returns the holder in words: a backup has its own name."""
+    return {"engine": f"the storage of site {site}", "peer": f"the storage of site {OTHER[site]}"}.get(name, name)
 
 
 def _rows(segments: Sequence[LogSegment], *, last_is_open: bool = False) -> tuple[SegmentRow, ...]:
@@ -74,12 +82,11 @@ def _rows(segments: Sequence[LogSegment], *, last_is_open: bool = False) -> tupl
 
 def _row(one: LogSegment, is_open: bool | None) -> SegmentRow:
     if one.first_seq is None or one.last_seq is None:
-        sequences = words.UNKNOWN if one.bytes is None and is_open is None else "none"
+        sequences = words.UNKNOWN if is_open is None else "none"
     else:
         sequences = f"{one.first_seq:,} to {one.last_seq:,}" if one.last_seq >= one.first_seq else "none"
     end = words.UNKNOWN if is_open is None else "written now" if is_open else "closed"
-    written = words.size(one.bytes) if one.bytes is not None else ""
-    return SegmentRow(one.name.rpartition("/")[2], one.epoch, sequences, written, end)
+    return SegmentRow(one.name.rpartition("/")[2], one.epoch, sequences, words.size(one.bytes), end)
 
 
 def _claims(claims: Sequence[LogClaim] | None) -> tuple[Claimed, ...] | None:

@@ -6,13 +6,14 @@ here is computed otherwise than the metrics and the cluster document have it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
-from gateway.service.documents import ClusterDocument, SiteTrouble
+from gateway.service.documents import ClusterDocument
+from gateway.site.serving_judgement import LOCAL_LOG, PEER, PEER_DFS, WAY
 from gateway.ui import words
 from gateway.ui.looks import SiteLook
 from gateway.ui.rates import Latency
@@ -20,7 +21,7 @@ from gateway.ui.views.picture import Curve, Picture, curve, picture
 from gateway.ui.views.verdict import VerdictLine, verdict
 from gateway.ui.views.write_path import Node, write_path
 from gateway.ui.watch import PairSeen, Side
-from switchover.monitor.findings import AdviceKind
+from switchover.monitor.findings import OTHER, AdviceKind
 from twinlog.cli.status import blockers, leading, notices
 from twinlog.errors import PeerError, TwinlogError
 
@@ -44,7 +45,7 @@ class Dependency:
 
 @dataclass(frozen=True, slots=True)
 class SiteColumn:
-    """One site. `facts`: titles and values; empty where it does not answer."""
+    """One site. Of one that does not answer: `silence` says since when, and `facts` are those of its last answer."""
 
     site: str
     is_own: bool
@@ -53,8 +54,8 @@ class SiteColumn:
     does: str
     url: str
     facts: tuple[tuple[str, str], ...]
-    dependencies: tuple[Dependency, ...] = ()
-    troubles: tuple[SiteTrouble, ...] = ()
+    dependencies: tuple[Dependency, ...]
+    waits: str = ""
     silence: str = ""
 
 
@@ -79,6 +80,7 @@ class NowPage:
     notices: tuple[str, ...]
     also: tuple[str, ...]
     faults: tuple[str, ...]
+    failing: tuple[str, ...]  # what each site says of that which does not answer it
     seen: str
 
 
@@ -103,6 +105,7 @@ def now_page(seen: PairSeen, *, is_advised: bool) -> NowPage:
         columns=tuple(_column(seen, site, cluster) for site in sorted(seen.sides)),
         blockers=tuple(text for text in found if text != said.headline), notices=tuple(told),
         also=seen.advice.also if is_advised and seen.advice is not None else (), faults=seen.faults,
+        failing=tuple(_failing(seen)),
         seen=words.moment(seen.own.cluster.now_ms),
     )
 
@@ -140,15 +143,19 @@ def _tiles(seen: PairSeen, cluster: ClusterDocument, active: str | None, *, is_a
     side = seen.sides.get(str(active))
     made = list(_measured(side)) if is_advised else []
     lag, remote, risk = cluster.replication_lag, cluster.remote_log, cluster.at_risk
-    lag_note = f"sampled {words.age(lag.sample_age_s)}" if lag is not None else "the active does not know it"
-    if is_advised and side is not None and side.rates is not None and side.rates.shipped_bytes is not None:
-        lag_note = f"{words.size(round(side.rates.shipped_bytes))}/s shipped"
+    silent = "no active answers" if side is None or side.look is None else ""
+    lag_note = silent or "the active does not know it"
+    if lag is not None:
+        lag_s = side.look.figures.get("replication_lag_seconds") if side is not None and side.look is not None else None
+        lag_note = f"sampled {words.age(lag.sample_age_s)}" if lag_s is None else f"at most {words.duration(round(lag_s, 1))}"
+        if is_advised and side is not None and side.rates is not None and side.rates.shipped_bytes is not None:
+            lag_note += f", {words.size(round(side.rates.shipped_bytes))}/s shipped"
     made.append(Tile("standby lags by", words.number(lag.records if lag else None, "records"), lag_note,
                      "" if lag is not None else "unknown"))
     made.append(Tile(
         "remote log holds", words.size(remote.bytes if remote else None),
         f"{words.number(remote.segments, 'segments')}, {words.number(remote.unsynced_frames)} frames under way" if remote else
-        "nobody writes it", "bad" if remote is not None and remote.trouble else "" if remote is not None else "unknown",
+        silent or "nobody writes it", "unknown" if remote is None else "bad" if remote.trouble else "",
     ))
     advice = seen.advice if is_advised and side is not None and side.look is None else None
     if advice is not None and advice.kind is AdviceKind.FAILOVER:  # no other one is advised
@@ -191,21 +198,23 @@ def _slowest(found: Latency) -> str:
 # ---- sites
 def _column(seen: PairSeen, site: str, best: ClusterDocument) -> SiteColumn:
     side, url = seen.sides[site], best.sites[site].url if site in best.sites else ""
-    if side.look is None:
-        ago = "" if side.seen_s is None else f"It last answered {words.age(seen.at_s - side.seen_s)}, as {_role_then(side)}."
-        word = "refuses to say" if side.is_refusal else "does not answer"
+    if side.look is not None:
+        cluster = side.look.cluster
         return SiteColumn(
-            site, False, words.UNKNOWN, "bad", word, url, (), silence=f"{side.error}. {ago}".replace("..", ".").strip(),
+            site, site == seen.site, str(cluster.role), role_level(cluster), _does(cluster), url, _facts(side.look),
+            tuple(_dependencies(cluster)), cluster.waiting_for or "",
         )
-    cluster = side.look.cluster
+    word, then = "refuses to say" if side.is_refusal else "does not answer", "It has not answered since this page looks."
+    if side.seen_s is not None and side.last is not None:
+        ago = seen.at_s - side.seen_s
+        when = "a moment ago" if ago < 2 else words.age(ago)
+        then = f"It last answered {when}, as {side.last.cluster.role}: the figures here are from then."
+    unknown = tuple(
+        Dependency(one.name, "unknown", words.UNKNOWN) for one in _dependencies(side.last.cluster)
+    ) if side.last is not None else ()
     return SiteColumn(
-        site, site == seen.site, str(cluster.role), role_level(cluster), _does(cluster), url, _facts(side.look),
-        tuple(_dependencies(cluster)), tuple(cluster.troubles),
+        site, False, words.UNKNOWN, "bad", word, url, _facts(side.last) if side.last is not None else (), unknown, silence=then,
     )
-
-
-def _role_then(side: Side) -> str:
-    return str(side.last.cluster.role) if side.last is not None else words.UNKNOWN
 
 
 def role_level(cluster: ClusterDocument) -> str:
@@ -229,23 +238,53 @@ def _facts(look: SiteLook) -> tuple[tuple[str, str], ...]:
     cluster, figures = look.cluster, look.figures
     facts = [
         ("epoch", words.number(cluster.epoch)), ("committed", words.number(cluster.committed_seq)),
-        ("applied", words.number(cluster.applied_seq)), ("durable", words.number(cluster.durable_seq)),
+        ("applied", words.number(cluster.applied_seq)), ("storage flushed to", words.number(cluster.durable_seq)),
         ("WAL holds", words.size(figures.get("wal_bytes"))), ("storage on disk", words.size(figures.get("engine_disk_bytes"))),
+        ("disk free", words.size(figures.get("disk_free_bytes"))),
     ]
-    if "lease_proof_age_seconds" in figures:
-        facts.append(("lease proved", words.age(figures["lease_proof_age_seconds"])))
-    if cluster.waiting_for:
-        facts.append(("waits for", cluster.waiting_for))
+    proved = figures.get("lease_proof_age_seconds")
+    facts.append(("lease proved", "has none" if proved is None else words.age(proved)))
+    facts.append(("release", cluster.release))
     return tuple(facts)
 
 
+HEARD_S = 10.0  # whatever a site asks for is asked again sooner
+
+
 def _dependencies(cluster: ClusterDocument) -> list[Dependency]:
+    """In the order of the alphabet. What was not heard of for a while is not called well."""
     made = []
-    for name, one in cluster.dependencies.items():
+    for about, one in cluster.dependencies.items():
+        name = _dependency_name(about, cluster)
         if one.error is not None:
-            made.append(Dependency(name, "bad", one.error))
+            made.append(Dependency(name, "bad", "fails"))
         elif one.answered_ago_s is None:
             made.append(Dependency(name, "unknown", "not asked yet"))
-        else:
-            made.append(Dependency(name, "ok", f"answered {words.age(one.answered_ago_s)}"))
-    return made
+        elif one.answered_ago_s < HEARD_S:
+            made.append(Dependency(name, "ok", words.age(one.answered_ago_s)))
+        elif about != WAY or not _is_active(cluster):  # only a standby asks for it
+            made.append(Dependency(name, "unknown", f"last {words.age(one.answered_ago_s)}"))
+    return sorted(made, key=lambda one: one.name)
+
+
+def _failing(seen: PairSeen) -> Iterator[str]:
+    for site, side in sorted(seen.sides.items()):
+        if side.look is None:
+            yield f"site {seen.site} asks site {site}: {side.error}"
+            continue
+        for about, one in side.look.cluster.dependencies.items():
+            if one.error is not None:
+                yield f"site {site}, {_dependency_name(about, side.look.cluster)}: {one.error}"
+
+
+def _is_active(cluster: ClusterDocument) -> bool:
+    return str(cluster.role) in ("ACTIVE", "DOWNGRADE_ACTIVE", "DRAINING")
+
+
+def _dependency_name(about: str, cluster: ClusterDocument) -> str:
+    """Returns what the site asks, or hears of, in words that need no glossary."""
+    other = OTHER[cluster.site]
+    names = {PEER_DFS: f"DFS of site {other}", WAY: f"calls to site {other}", LOCAL_LOG: "WAL"}
+    if about == PEER:
+        return f"shipping to site {other}" if _is_active(cluster) else f"word from site {other}"
+    return names.get(about, about)

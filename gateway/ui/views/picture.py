@@ -34,6 +34,11 @@ class PlacedNode:
     def middle(self) -> int:
         return self.x + self.w // 2
 
+    @property
+    def is_long(self) -> bool:
+        """Returns whether its word needs smaller letters to stay inside."""
+        return 40 + 8.5 * len(self.node.word) > self.w
+
 
 @dataclass(frozen=True, slots=True)
 class PathLine:
@@ -164,7 +169,7 @@ def curve(points: Sequence[Point]) -> Curve:
     line = " ".join(f"{x(point.at_s)},{round(CURVE_HEIGHT * (1 - (point.writes or 0.0) / most), 1)}" for point in known)
     gaps = tuple(
         (x(before.at_s), round(x(point.at_s) - x(before.at_s), 1))
-        for before, point in pairwise(known) if not (before.is_taken and point.is_taken)
+        for before, point in pairwise(known) if False in (before.is_taken, point.is_taken)
     )
     note = f"{words.rate(known[-1].writes)} now, {words.rate(max(point.writes or 0.0 for point in known))} at most"
     return Curve(line, note, gaps, _over(over_s))

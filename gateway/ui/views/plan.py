@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from gateway.cli.screens import detail_words
 from gateway.ui import words
-from switchover.operations.document import Operation, OperationDocument, StepRecord
+from switchover.operations.document import Operation, OperationDocument, StepRecord, unwritten_ms
 
 _LEVELS = {
     "done": "ok", "running": "info", "failed": "bad", "interrupted": "warn", "undoing": "info", "undone": "warn",
@@ -119,17 +119,6 @@ def _row(number: int, step: StepRecord, created_ms: int, span_ms: int, now_ms: i
 def _error(operation: OperationDocument) -> str:
     error = operation.error
     return "" if error is None else f"{error.code}{f' at {error.step}' if error.step else ''}: {error.message}"
-
-
-def unwritten_ms(steps: Sequence[StepRecord], now_ms: int) -> int | None:
-    """Returns for how long nobody took writes, from the drain to the end of the opening. None: the steps do not say it: in a
-    failover writes ended before it began."""
-    by_name = {step.name: step for step in steps}
-    drain, opening = by_name.get("drain"), by_name.get("open")
-    if drain is None or drain.started_ms is None or drain.state == "undone":
-        return None
-    done = opening.finished_ms if opening is not None and opening.state == "done" else None
-    return max(0, (now_ms if done is None else done) - drain.started_ms)
 
 
 def _has_opened(steps: Sequence[StepRecord]) -> bool:

@@ -22,6 +22,7 @@ from gateway.audits.notes import AuditRun
 from gateway.table_figures.documents import UNKNOWN_SIZE, OtherTableDocument, OtherTables, TableSizeDocument
 from gateway.ui import words
 from gateway.ui.views import table_size
+from storage.rows.codec import RowCodec
 from storage.rows.schema import TableSchema
 from twinlog.errors import InvalidInput, TwinlogError
 from twinlog.key_text import part_to_path
@@ -124,18 +125,19 @@ async def rows_shown(context: ApiContext, caller: Caller, name: str, start: str,
     if not caller.grants.on(READER, name):
         return None
     codec = context.codec(name)
-    columns = (*(one.name for one in codec.schema.key_columns), *(one.name for one in codec.schema.value_columns))
+    columns = _columns(codec)
     try:
         moment = moment_of_read(context)
         scan = plan_scan(codec, ScanParameters(
             start=start or None, limit=ROWS_SHOWN, page_token=token or None,
         ), moment)
         found, following = await read_page(context, codec, scan)
+        codec = context.codec_behind(codec)
     except TwinlogError as error:
         if isinstance(error, InvalidInput) and not start and not token:
             raise
         return RowsShown(columns, (), (), "", "", error.message)
-    decode = codec.decoder(None, int64_text=True)
+    columns, decode = _columns(codec), codec.decoder(None, int64_text=True)
     rows = [decode(row.key, row.value) for row in found]
     stale = ""
     if moment is not None:
@@ -145,6 +147,10 @@ async def rows_shown(context: ApiContext, caller: Caller, name: str, start: str,
         columns, tuple(tuple(cell(row.get(column)) for column in columns) for row in rows),
         tuple(words.moment(row.version >> 16) for row in found), following or "", stale, "",
     )
+
+
+def _columns(codec: RowCodec) -> tuple[str, ...]:
+    return (*(one.name for one in codec.schema.key_columns), *(one.name for one in codec.schema.value_columns))
 
 
 def cell(value: Any) -> str:

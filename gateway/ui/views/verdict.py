@@ -54,11 +54,11 @@ def verdict(
 def _running(site: str, operation: OperationDocument) -> VerdictLine:
     step = next((one for one in operation.steps if one.state == "running"), None)
     to = f" to site {operation.to}" if operation.to and operation.kind in ("switchover", "failover") else ""
-    at = f": {step.name}, {step.what}" if step is not None else ""
     aborting = "is being given up" if operation.aborting else "is under way"
     return VerdictLine(
-        "info", f"A {operation.kind}{to} {aborting} at site {site}{at}", f"twinlog history {operation.id}",
+        "info", f"A {operation.kind}{to} {aborting} at site {site}", f"twinlog history {operation.id}",
         f"/ui/change?{urlencode({'operation': operation.id})}", "Follow it",
+        pending=f"{step.name}: {step.what}" if step is not None else "",
     )
 
 

@@ -63,6 +63,7 @@ EXPECTED: dict[tuple[str, str], tuple[set[str], str]] = {  # who may; the grant 
     ("GET", "/ui/login"): (_EVERYBODY, OPEN),
     ("POST", "/ui/login"): (_EVERYBODY, OPEN),
     ("GET", "/ui/login/oidc"): (_EVERYBODY, OPEN),
+    ("GET", "/ui/login/oidc/leave"): (_EVERYBODY, OPEN),
     ("GET", "/ui/login/callback"): (_EVERYBODY, OPEN),
     ("POST", "/ui/logout"): (_EVERYBODY, OPEN),
     ("GET", "/ui/static/{file}"): (_EVERYBODY, OPEN),

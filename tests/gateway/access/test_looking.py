@@ -218,5 +218,5 @@ async def test_a_look_that_fails_changes_nothing_and_is_said() -> None:
     rig.keeper.fails = True
     with capture_logs() as logged, pytest.raises(Unauthenticated):
         await rig.admitted("nobody")
-    assert [entry["error"] for entry in logged if entry["log_level"] == "error"] == ["ValueError('a look that fails')"]
+    assert [entry["error"] for entry in logged if entry["log_level"] == "error"] == ["ValueError: a look that fails"]
     assert await rig.admitted("ann") == "ann"

@@ -5,62 +5,42 @@ Screenshots are kept in out/page/.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import signal
-import threading
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pyarrow as pa
 import pytest
-from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 
 from bench.pair import Pair
+from tests.gateway.ui.page_rig import (
+    LINES,
+    SIZES,
+    WAIT_MS,
+    WATCH_MOVES,
+    Load,
+    active_url,
+    address_of,
+    axe_faults,
+    shot,
+    site_of,
+    url_of,
+)
 from tests.processes import wait_for
-from tools.sources import ROOT
 from twinlog import Client
 from twinlog.key_text import part_to_path
 
 pytestmark = [pytest.mark.pair, pytest.mark.long]
-SHOTS = ROOT / "out" / "page"
 VIEWS = {
     "now": "/ui", "change": "/ui/change?kind=switchover", "history": "/ui/history", "tables": "/ui/tables",
     "table": "/ui/tables/orders", "audits": "/ui/audits", "audit": "/ui/audits/1-compare", "log": "/ui/log",
 }
-SIZES = {320: 800, 1920: 1080, 3840: 2160}
 AXE_UP_TO = 1920  # wider, the page has the same elements in the same colours
-LINES = """() => {
-  const faults = [], spans = ["#text", "CODE", "B", "I", "A", "SPAN", "SMALL"];
-  for (const one of document.querySelectorAll("main :is(p, li, dd, td, h1, h2, label)")) {
-    const parts = [...one.childNodes].filter((node) => spans.includes(node.nodeName));
-    const text = parts.map((node) => node.textContent).join("").trim();
-    if (text.length < 25 || !one.checkVisibility()) continue;
-    const range = document.createRange();
-    range.selectNodeContents(one);
-    const lines = new Set([...range.getClientRects()].map((line) => Math.round(line.bottom / 8))).size;
-    const letters = text.length / Math.max(1, lines);
-    const isBad = letters > 120 || (one.tagName === "TD" && letters < 8);
-    if (isBad) faults.push(`${Math.round(letters)} letters a line: ${text.slice(0, 60)}`);
-  }
-  for (const node of document.querySelectorAll("svg.path .node")) {
-    const box = node.querySelector("rect").getBBox();
-    for (const text of node.querySelectorAll("text")) {
-      const said = text.getBBox();
-      if (said.x + said.width > box.x + box.width) faults.push(`out of its box: ${text.textContent}`);
-    }
-  }
-  for (const value of document.querySelectorAll(".tile .value")) {
-    if (value.scrollWidth > value.clientWidth) faults.push(`out of its tile: ${value.textContent.trim()}`);
-  }
-  return faults;
-}"""
-WAIT_MS = 60_000
 LARGE_ROWS = 21_000  # more than are counted
 TABLE = {
     "name": "orders", "columns": [{"name": "id", "type": "string"}, {"name": "note", "type": "string"}], "primary_key": ["id"],
@@ -101,66 +81,13 @@ def _progress(base: str, audit: str, done: int) -> None:
 @pytest.fixture(scope="module")
 def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
     with Pair(tmp_path_factory.mktemp("page") / "demo") as pair:
-        created = httpx.post(f"{_active(pair)}/v1/tables", json=TABLE, timeout=30, trust_env=False)
+        created = httpx.post(f"{active_url(pair)}/v1/tables", json=TABLE, timeout=30, trust_env=False)
         assert created.status_code == 201, created.text
-        with Client(_address(pair)) as client:
+        with Client(address_of(pair)) as client:
             client.put("orders", KEY, {"note": "\x07 & <script>"})
             client.put("orders", "long", {"note": "words of a note " * 20})
-        _note(_active(pair), "1-compare")
+        _note(active_url(pair), "1-compare")
         yield pair
-
-
-@pytest.fixture
-def page_at(browser: Browser) -> Iterator[Callable[..., Page]]:
-    """Opens pages; a fault in a page's console fails the test."""
-    contexts, faults = [], list[str]()
-
-    def open_page(width: int = 1440, height: int = 900, *, scripts: bool = True, scheme: Any = "light") -> Page:
-        context = browser.new_context(
-            viewport={"width": width, "height": height}, color_scheme=scheme, java_script_enabled=scripts
-        )
-        context.set_default_timeout(WAIT_MS)
-        contexts.append(context)
-        page = context.new_page()
-        page.on("pageerror", lambda error: faults.append(str(error)))
-        page.on("console", lambda said: faults.append(said.text) if "Content Security Policy" in said.text else None)
-        return page
-
-    yield open_page
-    for context in contexts:
-        context.close()
-    assert faults == []
-
-
-def _urls(pair: Pair) -> dict[str, str]:
-    return {site: entry["url"] for site, entry in json.loads(pair.note.read_text())["sites"].items()}
-
-
-def _url(pair: Pair, site: str) -> str:
-    return str(_urls(pair)[site])
-
-
-def _active(pair: Pair) -> str:
-    answer = httpx.get(f"{_url(pair, 'a')}/v1/cluster", timeout=30, trust_env=False).json()
-    return str(answer["active"]["url"])
-
-
-def _site(pair: Pair, url: str) -> str:
-    return next(site for site, its in _urls(pair).items() if its == url)
-
-
-def _address(pair: Pair) -> str:
-    return f"twinlog://demo?a={_url(pair, 'a')}&b={_url(pair, 'b')}"
-
-
-def _shot(page: Page, name: str) -> None:
-    SHOTS.mkdir(parents=True, exist_ok=True)
-    page.screenshot(path=SHOTS / f"{name}.png", full_page=True)
-
-
-def _axe(page: Page) -> list[str]:
-    found = Axe().run(page).response["violations"]
-    return [f"{one['id']}: {node['target']} {node.get('failureSummary', '')}" for one in found for node in one["nodes"]]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -168,27 +95,27 @@ def test_every_view_is_accessible_in_light_and_dark_has_lines_to_read_and_needs_
     live: Pair, page_at: Callable[..., Page], scheme: str,
 ) -> None:
     page = page_at(scheme=scheme)
-    base = _active(live)
+    base = active_url(live)
     faults: list[str] = []
     for name, path in VIEWS.items():
         page.goto(base + path)
         for width, height in SIZES.items():
             page.set_viewport_size({"width": width, "height": height})
-            faults += [f"{name} {width}: {one}" for one in (_axe(page) if width <= AXE_UP_TO else ())]
+            faults += [f"{name} {width}: {one}" for one in (axe_faults(page) if width <= AXE_UP_TO else ())]
             faults += [f"{name} {width}: {one}" for one in page.evaluate(LINES)]
             if page.evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth"):
                 faults.append(f"{name} {width}: it scrolls sideways")
-            _shot(page, f"{name}-{scheme}-{width}")
+            shot(page, f"{name}-{scheme}-{width}")
     assert faults == []
 
 
 def test_now_is_live_and_moves_nothing(live: Pair, page_at: Callable[..., Page]) -> None:
     page = page_at()
-    page.goto(f"{_active(live)}/ui")
+    page.goto(f"{active_url(live)}/ui")
     expect(page.locator("[data-stream]")).to_have_text("live")
+    page.locator(".command button, .address a").first.focus()  # it may scroll there
     before = page.locator("h2").evaluate_all("all => all.map(one => one.getBoundingClientRect().top)")
     clock = page.locator(".clock").inner_text()
-    page.locator(".command button, .address a").first.focus()
     focused = page.evaluate("document.activeElement.outerHTML")
     expect(page.locator(".clock")).not_to_have_text(clock)
     assert page.locator("h2").evaluate_all("all => all.map(one => one.getBoundingClientRect().top)") == before
@@ -197,16 +124,16 @@ def test_now_is_live_and_moves_nothing(live: Pair, page_at: Callable[..., Page])
 
 def test_without_javascript_now_reads_and_loads_itself_again(live: Pair, page_at: Callable[..., Page]) -> None:
     page = page_at(scripts=False)
-    page.goto(f"{_active(live)}/ui")
+    page.goto(f"{active_url(live)}/ui")
     expect(page.locator("h1")).to_contain_text("All is well", timeout=WAIT_MS)  # loaded again, where the first look is late
     assert page.locator("svg.path.wide").is_visible()
     assert page.locator('noscript meta[http-equiv="refresh"]').count() == 1 or "refresh" in page.content()
-    _shot(page, "now-without-javascript")
+    shot(page, "now-without-javascript")
 
 
 def test_rows_are_data(live: Pair, page_at: Callable[..., Page]) -> None:
     page = page_at()
-    page.goto(f"{_active(live)}/ui/tables")
+    page.goto(f"{active_url(live)}/ui/tables")
     page.get_by_role("link", name="orders").click()
     row = page.locator("table.data tbody tr").first
     expect(row).to_contain_text("<b>one</b>\\u202e")
@@ -218,12 +145,12 @@ def test_rows_are_data(live: Pair, page_at: Callable[..., Page]) -> None:
 
 def test_what_tables_hold_and_how_they_stand_at_the_other_site(live: Pair, page_at: Callable[..., Page]) -> None:
     """One of the two tables is too large to be counted."""
-    active = _active(live)
-    other = "b" if _site(live, active) == "a" else "a"
+    active = active_url(live)
+    other = "b" if site_of(live, active) == "a" else "a"
     created = httpx.post(f"{active}/v1/tables", json={**TABLE, "name": "large"}, timeout=30, trust_env=False)
     assert created.status_code == 201, created.text
     ids = [f"{number * 2654435761 % (1 << 32):08x}" for number in range(LARGE_ROWS)]
-    with Client(_address(live)) as client:
+    with Client(address_of(live)) as client:
         for some in pa.table({"id": ids, "note": ["x" * 20] * LARGE_ROWS}).to_batches(max_chunksize=3000):
             client.upsert_arrow("large", pa.Table.from_batches([some]))
         assert wait_for(lambda: client.table_figures("large")["other"]["size"]["rows_are"] == "estimated")
@@ -241,12 +168,12 @@ def test_what_tables_hold_and_how_they_stand_at_the_other_site(live: Pair, page_
     expect(page.locator("dl.state")).to_contain_text("both sites have revision 1")
     for width, height in SIZES.items():
         page.set_viewport_size({"width": width, "height": height})
-        assert _axe(page) == []
-        _shot(page, f"table-large-{width}")
+        assert axe_faults(page) == []
+        shot(page, f"table-large-{width}")
 
 
 def test_an_audit_is_followed_to_its_result_and_leads_to_its_rows(live: Pair, page_at: Callable[..., Page]) -> None:
-    page, base = page_at(), _active(live)
+    page, base = page_at(), active_url(live)
     page.goto(f"{base}/ui/audits")
     expect(page.locator("[data-stream]")).to_have_text("live")
     _progress(base, "2-compare", 50)
@@ -254,8 +181,8 @@ def test_an_audit_is_followed_to_its_result_and_leads_to_its_rows(live: Pair, pa
     expect(page.get_by_label("Progress of 2-compare")).to_contain_text("50 of 200 rows (25 %)")
     _progress(base, "2-compare", 150)
     expect(page.get_by_role("progressbar")).to_have_attribute("value", "150")
-    assert _axe(page) == []
-    _shot(page, "audit-running")
+    assert axe_faults(page) == []
+    shot(page, "audit-running")
     _note(base, "2-compare")
     expect(page.get_by_label("Result")).to_contain_text("The sites differ: 40 differences")
     expect(page.get_by_role("progressbar")).to_have_count(0)
@@ -271,45 +198,21 @@ def test_an_audit_is_followed_to_its_result_and_leads_to_its_rows(live: Pair, pa
     expect(page.locator("table.data tbody tr").first).to_contain_text("<b>one</b>\\u202e")
 
 
-class _Load:
-    """Clients that write all the time; `count` acknowledged, `failed`: what a client saw fail."""
-
-    def __init__(self, address: str) -> None:
-        self.count, self.failed = 0, list[str]()
-        self._address, self._over = address, threading.Event()
-        self._threads = [threading.Thread(target=self._write, args=(number,)) for number in range(4)]
-
-    def _write(self, number: int) -> None:
-        with Client(self._address) as client:
-            while not self._over.is_set():
-                try:
-                    client.put("orders", f"{number}-{self.count % 100}", {"note": "x"})
-                    self.count += 1
-                except Exception as error:
-                    self.failed.append(repr(error))
-
-    def __enter__(self) -> _Load:
-        for thread in self._threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        for thread in self._threads:
-            thread.join()
-
-
 def test_a_switchover_driven_from_the_page_under_load(live: Pair, page_at: Callable[..., Page]) -> None:
-    old = _site(live, _active(live))
+    old = site_of(live, active_url(live))
     new = "b" if old == "a" else "a"
-    here, there = page_at(), page_at()
-    with _Load(_address(live)) as load:
-        there.goto(f"{_url(live, old)}/ui")
+    here, there, narrow = page_at(), page_at(), page_at(320, 800)
+    for page in (here, there, narrow):
+        page.add_init_script(f"({WATCH_MOVES})()")
+    with Load(address_of(live)) as load:
+        there.goto(f"{url_of(live, old)}/ui")
         expect(there.locator(".columns")).to_contain_text("follows the active", timeout=WAIT_MS)  # it has seen both sites
-        here.goto(f"{_url(live, old)}/ui/change?kind=switchover")
+        narrow.goto(f"{url_of(live, new)}/ui")
+        expect(narrow.locator(".tile").nth(1)).not_to_contain_text("not yet")
+        here.goto(f"{url_of(live, old)}/ui/change?kind=switchover")
         expect(here.locator(".ask h2")).to_contain_text("it would begin now")
         here.get_by_role("link", name=re.compile(f"page of site {new}")).click()
-        here.wait_for_url(f"{_url(live, new)}/**")
+        here.wait_for_url(f"{url_of(live, new)}/**")
         before = load.count
         here.get_by_label("To confirm").fill(f"switchover {old}")
         here.get_by_role("button", name="Begin the switchover").click()
@@ -319,7 +222,9 @@ def test_a_switchover_driven_from_the_page_under_load(live: Pair, page_at: Calla
         here.get_by_role("button", name="Begin the switchover").click()
         here.wait_for_url("**/ui/change?operation=*")
         expect(here.locator("#plan")).to_contain_text("succeeded")
+        expect(there.locator("h1")).to_contain_text("All is well")
         assert wait_for(lambda: load.count > before + 20)
+    assert [page.evaluate("window.moves") for page in (here, there, narrow)] == [[], [], []]
     assert load.failed == []
     plan = here.locator("section.plan")
     expect(plan).to_contain_text("drill <b>")
@@ -330,57 +235,69 @@ def test_a_switchover_driven_from_the_page_under_load(live: Pair, page_at: Calla
     assert "step_down" in names[line + 1]
     without = plan.locator("dt:text-is('without writes') + dd").inner_text()
     assert re.fullmatch(r"[\d.]+ m?s", without), without
-    _shot(here, "switchover")
+    shot(here, "switchover")
     expect(there.locator("dl.state").first).to_contain_text(f"site {new}")
-    _shot(there, "now-after-switchover")
-    there.goto(f"{_url(live, old)}/ui/history")
+    shot(there, "now-after-switchover")
+    there.goto(f"{url_of(live, old)}/ui/history")
     expect(there.locator("main")).to_contain_text(f"switchover {new}")
-    _shot(there, "history")
+    shot(there, "history")
 
 
 def test_a_lost_site_and_what_to_type(live: Pair, page_at: Callable[..., Page]) -> None:
-    lost = _site(live, _active(live))
+    lost = site_of(live, active_url(live))
     left = "b" if lost == "a" else "a"
     page = page_at()
-    page.goto(f"{_url(live, left)}/ui")
-    expect(page.locator("[data-stream]")).to_have_text("live")
+    page.goto(f"{url_of(live, left)}/ui")
+    old = page_at()
+    for one, site in ((page, left), (old, lost)):
+        one.add_init_script(f"({WATCH_MOVES})()")
+        one.goto(f"{url_of(live, site)}/ui")
+        expect(one.locator("h1")).to_contain_text("All is well")
     os.kill(live.pids[lost], signal.SIGKILL)
-    expect(page.locator(".verdict")).to_contain_text(f"twinlog failover --to {left}")
+    expect(page.locator(".verdict:not([data-lost])")).to_contain_text(f"twinlog failover --to {left}")
     expect(page.locator(".columns")).to_contain_text("It last answered")
+    expect(old.get_by_label("This page is old")).to_be_visible()
+    expect(old.get_by_text("All is well")).to_be_hidden()
+    expect(old.get_by_role("link", name="Page of the other site")).to_have_attribute("href", f"{url_of(live, left)}/ui")
+    assert axe_faults(old) == []
+    shot(old, "page-of-the-lost-site")
+    assert [one.evaluate("window.moves") for one in (page, old)] == [[], []]
     expect(page.locator("dl.state").first).to_contain_text("without writes")
-    assert _axe(page) == []
+    assert axe_faults(page) == []
     for width, height in {**SIZES, 1120: 720}.items():
         page.set_viewport_size({"width": width, "height": height})
         assert page.evaluate(LINES) == []
     page.set_viewport_size({"width": 1440, "height": 900})
-    _shot(page, "lost-site")
+    shot(page, "lost-site")
     page.get_by_role("link", name="Look at the failover").click()
     page.get_by_label("To confirm").fill(f"failover {left}")
     page.get_by_role("button", name="Begin the failover").click()
     page.wait_for_url("**/ui/change?operation=*")
     expect(page.locator("#plan")).to_contain_text("succeeded")
-    page.goto(f"{_url(live, left)}/ui")
+    page.goto(f"{url_of(live, left)}/ui")
     expect(page.locator("dl.state").first).to_contain_text(f"site {left}")
     expect(page.locator("dl.state").first).to_contain_text("async")
-    _shot(page, "after-failover")
+    expect(page.locator("svg.path.wide")).to_contain_text("DOWNGRADE_ACTIVE")
+    assert page.evaluate(LINES) == []
+    shot(page, "after-failover")
 
 
 def test_the_log_in_of_a_pair_with_tokens(page_at: Callable[..., Page], tmp_path: Path) -> None:
     with Pair(tmp_path / "demo", options=("--access",)) as pair:
         page = page_at()
-        page.goto(f"{_url(pair, 'a')}/ui/log")
+        page.goto(f"{url_of(pair, 'a')}/ui/log")
         expect(page.get_by_role("heading", name="Log in")).to_be_visible()
-        assert _axe(page) == []
+        assert axe_faults(page) == []
         page.get_by_label("Token").fill("wrong")
         page.get_by_role("button", name="Log in").click()
         expect(page.get_by_role("alert")).to_contain_text("not valid here")
         page.get_by_label("Token").fill((tmp_path / "demo" / "token").read_text().strip())
         page.get_by_role("button", name="Log in").click()
         page.wait_for_url("**/ui/log")
-        _shot(page, "log-after-log-in")
-        page.goto(f"{_url(pair, 'a')}/ui")
+        shot(page, "log-after-log-in")
+        page.goto(f"{url_of(pair, 'a')}/ui")
         expect(page.locator("[data-stream]")).to_have_text("live")
-        page.goto(f"data:text/html,<a href='{_url(pair, 'a')}/ui/history'>a link in a chat</a>")
+        page.goto(f"data:text/html,<a href='{url_of(pair, 'a')}/ui/history'>a link in a chat</a>")
         page.get_by_role("link").click()
         expect(page.get_by_role("heading", name="History", exact=True)).to_be_visible()
         page.get_by_role("button", name="Log out").click()

@@ -5,24 +5,17 @@ Screenshots are kept in out/page/.
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import httpx
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
-from bench.pair import TWINLOG, free_ports
-from gateway.access.settings import CALLBACK
-from gateway.demo.files import CERTS, write_files
-from gateway.tls.issuing import CA
-from tests.gateway.access.log_in.provider_twin import AUDIENCE, CLIENT, SECRET, Provider, running_provider
-from tests.processes import wait_for
+from tests.gateway.access.log_in.provider_twin import SECRET, Provider, running_provider
+from tests.gateway.ui.log_in_pair import log_in_pair, texts
 from tools.sources import ROOT
-from twinlog.wire.tls import Tls, client_context
 
 pytestmark = [pytest.mark.pair, pytest.mark.long]
 SHOTS = ROOT / "out" / "page"
@@ -36,60 +29,14 @@ class LivePair:
     urls: dict[str, str]
 
     def texts(self) -> str:
-        """Returns what the sites have logged, and their trails."""
-        files = [*self.folder.glob("*/site.log"), *self.folder.glob("*/**/trail/*")]
-        return "\n".join(path.read_text(errors="replace") for path in files if path.is_file())
-
-
-def _section(provider: Provider, url: str) -> str:
-    return f"""
-[access.oidc]
-issuer = "{provider.url}"
-audience = "{AUDIENCE}"
-jwks_url = "{provider.url}/keys"
-
-[access.oidc.login]
-client_id = "{CLIENT}"
-client_secret = "file:client.secret"
-redirect_url = "{url}{CALLBACK}"
-
-[access.oidc.grants]
-dba = "admin:* reader:*"
-ops = "operator"
-"""
-
-
-def _is_ready(url: str, ca: Path) -> bool:
-    try:
-        with httpx.Client(trust_env=False, verify=client_context(Tls(ca=str(ca))), timeout=5) as client:
-            return client.get(f"{url}/health/ready").status_code == 200
-    except httpx.HTTPError:
-        return False
+        return texts(self.folder)
 
 
 @pytest.fixture(scope="module")
 def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LivePair]:
-    folder, ports = tmp_path_factory.mktemp("log-in"), free_ports(4)
-    peers = {"a": ports[2], "b": ports[3]}
-    configs = write_files(folder, {"a": ports[0], "b": ports[1]}, engine="rocksdb", access=True, peer_ports=peers)
-    urls = {"a": f"https://127.0.0.1:{ports[0]}", "b": f"https://127.0.0.1:{ports[1]}"}
-    with running_provider() as provider:
-        processes = []
-        try:
-            for site, path in configs.items():
-                path.write_text(path.read_text() + _section(provider, urls[site]))
-                (path.parent / "client.secret").write_text(SECRET)
-                with (folder / site / "site.log").open("wb") as log:
-                    command = [*TWINLOG, "serve", "--config", str(path)]
-                    processes.append(subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL))
-            pair = LivePair(provider, folder, urls)
-            assert wait_for(lambda: _is_ready(urls["a"], folder / CERTS / CA)), pair.texts()
-            yield pair
-        finally:
-            for process in processes:
-                process.terminate()
-            for process in processes:
-                process.wait(60)
+    folder = tmp_path_factory.mktemp("log-in")
+    with running_provider() as provider, log_in_pair(folder, provider.url) as urls:
+        yield LivePair(provider, folder, urls)
 
 
 @pytest.fixture
@@ -145,9 +92,9 @@ def test_a_person_logs_in_works_and_logs_out(live: LivePair, page: Page) -> None
     expect(page.locator("h1")).to_have_text("Log in")
     page.goto(f"{live.urls['a']}/ui")
     expect(page.locator("h1")).to_have_text("Log in")
-    texts = live.texts()
-    assert "session.login" in texts
-    assert [one for one in (SECRET, *live.provider.given_codes, *live.provider.id_tokens) if one in texts] == []
+    said = live.texts()
+    assert "session.login" in said
+    assert [one for one in (SECRET, *live.provider.given_codes, *live.provider.id_tokens) if one in said] == []
 
 
 @pytest.mark.parametrize(("user", "button", "said"), [

@@ -116,6 +116,63 @@ async def test_seconds_without_writes(watched: tuple[DictService, PairWatch, asy
     await stream.aclose()  # type: ignore[attr-defined]
 
 
+async def test_time_in_which_nobody_looked_is_no_time_without_writes(
+    watched: tuple[DictService, PairWatch, asyncio.Event], monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A page of the standby is opened, closed, and opened again later: the active took writes all the time."""
+    service, watch, _ = watched
+    service.looks.cluster, service.looks.other = look("a", "STANDBY").cluster, look("b", "ACTIVE")
+    stream = watch.follow()
+    async with asyncio.timeout(10):
+        async for seen in stream:
+            if len(seen.curve) >= 3:
+                break
+    assert all(point.is_taken is not False for point in seen.curve)
+    await stream.aclose()  # type: ignore[attr-defined]
+    with monkeypatch.context() as sooner:
+        sooner.setattr("gateway.ui.watch.NEEDED_S", 0.0)
+        await asyncio.wait([task for task in asyncio.all_tasks() if task.get_name().startswith("page:")], timeout=10)
+    asked = asyncio.Event()
+
+    async def later() -> SiteLook:
+        await asked.wait()
+        return look("b", "ACTIVE")
+
+    monkeypatch.setattr(service.looks, "other_now", later)
+    monkeypatch.setattr("gateway.ui.watch.OLD_S", 0.0)
+    monkeypatch.setattr("gateway.ui.watch.FIRST_S", 0.1)
+    seen = await watch.seen()
+    assert [point.is_taken for point in seen.curve] == [None]
+    assert seen.unwritten_s == 0
+    asked.set()
+    async with asyncio.timeout(10):
+        async for seen in watch.follow():
+            if len(seen.curve) >= 2:
+                break
+    assert all(point.is_taken is not False for point in seen.curve)
+
+
+async def test_both_sites_are_shown_as_they_are_at_one_moment(watched: tuple[DictService, PairWatch, asyncio.Event]) -> None:
+    """Else the standby seems to have committed more than the active. Here a sequence is a millisecond."""
+    service, watch, _ = watched
+
+    def own() -> SiteLook:
+        return look("a", "STANDBY", committed_seq=int(1000 * SystemClock().monotonic_s()))
+
+    async def other() -> SiteLook:
+        return look("b", committed_seq=int(1000 * SystemClock().monotonic_s()))
+
+    service.looks.now, service.looks.other_now = own, other  # type: ignore[method-assign]
+    stream = watch.follow()
+    apart = []
+    for _ in range(6):
+        seqs = [side.look.cluster.committed_seq for side in (await anext(stream)).sides.values() if side.look is not None]
+        if len(seqs) == 2:
+            apart.append(abs((seqs[0] or 0) - (seqs[1] or 0)))
+    assert sorted(apart)[len(apart) // 2] < 300
+    await stream.aclose()  # type: ignore[attr-defined]
+
+
 async def test_the_operation_of_the_other_site_is_followed_too(
     watched: tuple[DictService, PairWatch, asyncio.Event],
 ) -> None:

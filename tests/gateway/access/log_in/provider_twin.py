@@ -53,6 +53,7 @@ class Provider:
     discovery: dict[str, Any] = field(default_factory=dict)
     token_answer: tuple[int, bytes] | None = None
     hold: threading.Event | None = None
+    is_cutting: bool = False  # it closes the connection instead of an answer to a code
     is_careless: bool = False  # it looks at no verifier and no nonce
     codes: dict[str, Code] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)  # paths
@@ -143,6 +144,8 @@ def _handler(provider: Provider) -> type[BaseHTTPRequestHandler]:
                     for name, value in parse_qsl(parts.query)
                 )
                 self.answer(200, PAGE.format(hidden=hidden).encode(), "text/html")
+            elif parts.path == "/logout":
+                self.answer(200, b"<!doctype html><title>Out</title><h1>Logged out there</h1>", "text/html")
             elif parts.path in files:
                 self.answer(200, files[parts.path]())
             else:
@@ -154,6 +157,8 @@ def _handler(provider: Provider) -> type[BaseHTTPRequestHandler]:
             if self.path == "/authorize":
                 there = provider.consent(form, form.get("user", "") if form.get("do") == "in" else "")
                 self.answer(303, b"", Location=there)
+            elif provider.is_cutting:
+                self.close_connection = True
             else:
                 self.answer(*provider.tokens(form, self.headers.get("Authorization", "")))
 
@@ -161,9 +166,9 @@ def _handler(provider: Provider) -> type[BaseHTTPRequestHandler]:
 
 
 @contextmanager
-def running_provider(**fields: Any) -> Iterator[Provider]:
+def running_provider(port: int = 0, **fields: Any) -> Iterator[Provider]:
     provider = Provider(**fields)
-    with ThreadingHTTPServer(("127.0.0.1", 0), _handler(provider)) as server:
+    with ThreadingHTTPServer(("127.0.0.1", port), _handler(provider)) as server:
         provider.url = f"http://127.0.0.1:{server.server_address[1]}"
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()

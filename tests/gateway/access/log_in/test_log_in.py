@@ -235,10 +235,38 @@ async def test_whoever_is_known_there_as_somebody_else_finds_the_way_out(
     there = f"{provider.url}/logout"
     provider.discovery = {"end_session_endpoint": there}
     answer = await door.browser.log_in("eve")
-    assert f'href="{there}?client_id={CLIENT}"' in answer.text
+    assert 'href="/ui/login/oidc/leave?next=%2Fui"' in answer.text
+    led = await door.browser.get("/ui/login/oidc/leave")
+    assert (led.status_code, led.headers["location"]) == (303, f"{there}?client_id={CLIENT}")
     provider.discovery = {"end_session_endpoint": url}
     door.clock.ahead_s += ASKED_S
     assert "log out there" not in (await door.browser.log_in("eve")).text
+    await refused(door, await door.browser.get("/ui/login/oidc/leave"), 404, "does not say where people log out", taken=False)
+
+
+@pytest.mark.parametrize("when", ["before a log-in", "between the code and the token"])
+async def test_nobody_is_led_to_a_provider_that_is_down(provider: Provider, door: LogInDoor, when: str) -> None:
+    provider.discovery = {"end_session_endpoint": f"{provider.url}/logout"}
+    asked = await door.browser.begin()
+    assert "log out there" in (await door.browser.get("/ui/login")).text
+    provider.discovery = {"issuer": "https://evil.example"}  # what answers there is not this issuer
+    if when == "before a log-in":
+        door.clock.ahead_s += ASKED_S
+    else:
+        provider.is_cutting = True
+        answer = await door.browser.get(door.browser.sent_back(asked, "ann"))
+        await refused(door, answer, 503, "so your log-in could not be completed: try again in a moment")
+        assert "log out there" not in answer.text
+    for path in ("/ui/login/oidc/leave", "/ui/login/oidc"):
+        answer = await door.browser.get(path)
+        await refused(door, answer, 503, "cannot be reached from this gateway now", taken=False)
+        assert "log out there" not in answer.text
+    assert "log out there" not in (await door.browser.get("/ui/login")).text
+    provider.discovery, provider.is_cutting = {"end_session_endpoint": f"{provider.url}/logout"}, False
+    door.clock.ahead_s += ASKED_S
+    await door.log_in.refresh()
+    assert "log out there" in (await door.browser.get("/ui/login")).text
+    assert "You are logged in as ann" in said(await door.browser.log_in())
 
 
 # ---- how long, and how much

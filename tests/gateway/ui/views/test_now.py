@@ -107,7 +107,7 @@ def test_a_fenced_site_and_nobody_active() -> None:
 def test_an_operation_that_runs_is_the_first_line() -> None:
     seen = pair_seen(b=look("b", "SWITCHING", operation=operation()), advice=LOST)
     text = now_text(seen)
-    assert "A switchover to site b is under way at site b: claim, what claim does" in text
+    assert "A switchover to site b is under way at site b claim: what claim does" in text
     assert "twinlog history op-1" in text
 
 

@@ -6,9 +6,9 @@ import pytest
 
 from gateway.ui.rendering import regions
 from gateway.ui.views.change import ask_of, change_values, checks_shown, options_of
-from gateway.ui.views.plan import plan_shown, unwritten_ms
+from gateway.ui.views.plan import plan_shown
 from gateway.ui.watch import PairSeen
-from switchover.operations.document import OperationError
+from switchover.operations.document import OperationError, unwritten_ms
 from switchover.preflight.checks import Check
 from switchover.preflight.preflight import ChecksDocument
 from tests.gateway.ui.ui_rig import NOW_MS, look, operation, pair_seen, text_of
