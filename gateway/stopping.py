@@ -11,6 +11,8 @@ from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
+import uvloop
+
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _T = TypeVar("_T")
 
@@ -31,7 +33,7 @@ def stopping() -> Iterator[None]:
 
 
 def run_until_stopped(work: Coroutine[Any, Any, _T]) -> _T:
-    """asyncio.run, where the first signal cancels `work`, a later one is ignored, and Stopped is raised once all has ended.
+    """asyncio.run on uvloop; the first signal cancels `work`, a later one is ignored, and Stopped is raised once all has ended.
 
     An exception that a handler raises lands in whatever runs at that moment. In an event loop that is mostly a callback, a
     write to a socket or another task: asyncio takes it for that one's error, logs it, and the loop continues.
@@ -56,7 +58,8 @@ def run_until_stopped(work: Coroutine[Any, Any, _T]) -> _T:
 
     with _handled_by(stop):
         try:
-            result = asyncio.run(main())
+            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+                result = runner.run(main())
         except (Exception, asyncio.CancelledError) as error:
             if signalled:
                 raise Stopped from error

@@ -29,7 +29,7 @@ from spark_jobs.audit.sites import load_pair
 from spark_jobs.report.folder import AUDITS, AuditReport, audit_id
 from spark_jobs.report.screens import show_audit
 from twinlog.cli.console import SafeConsole
-from twinlog.errors import ConfigError, InvalidInput, TwinlogError, words
+from twinlog.errors import ConfigError, InvalidInput, TwinlogError, named
 from twinlog.terminal import OWNER_ONLY
 from twinlog.wire.token import TOKEN_VARIABLE, token_source
 
@@ -150,7 +150,7 @@ def _show(ended: Ended, notes: SafeConsole, *, as_json: bool) -> None:
 
 def _defect(error: Exception) -> TwinlogError:
     where = traceback.extract_tb(error.__traceback__)[-1]
-    said = f"{type(error).__name__}: {words(error)}, in {Path(where.filename).name}, line {where.lineno}"
+    said = f"{named(error)}, in {Path(where.filename).name}, line {where.lineno}"
     return TwinlogError(f"{said}: this is a defect of twinlog")
 
 

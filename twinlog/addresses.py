@@ -18,6 +18,9 @@ from twinlog.wire.home_paths import expanded
 from twinlog.wire.json_objects import json_object, toml_table
 from twinlog.wire.tls import Tls
 
+_TOP = ("pair", "ca", "certificate", "key", "token")  # keys of an operator's configuration that stand in no section
+_ADDRESS = "http://HOST:PORT or https://HOST:PORT"
+_NO_ADDRESS = "it needs the address of each site"
 BOTH = "http://HOST:PORT,http://HOST:PORT"
 LOGICAL = "twinlog://PAIR?a=http://HOST:PORT&b=http://HOST:PORT"
 
@@ -52,7 +55,7 @@ def resolve_tls(address: str | Mapping[str, str]) -> Tls:
         given = {name: table[name] for name in Tls._fields if name in table}
         wrong = {name: f"is {value!r}, not a path" for name, value in given.items() if not isinstance(value, str)}
         if wrong:
-            raise _faulty(path, wrong, "the path of a PEM file")
+            raise _faulty(path, wrong, "the path of a PEM file", "it names no files for TLS")
         found = {name: str(path.resolve().parent / expanded(value, name)) for name, value in given.items()}
     for name in Tls._fields:
         if value := os.environ.get(f"TWINLOG_{name.upper()}"):
@@ -150,11 +153,43 @@ def _of_operator(path: Path) -> dict[str, str]:
         url = os.environ.get(f"TWINLOG_SITES__{site.upper()}__URL") or _at(table, "sites", site, "url")
         if isinstance(url, str) and _is_http(url):
             urls[site] = url.rstrip("/")
-        else:
-            faults[key] = "is missing" if url is None else f"is {url!r}, not an http address"
-    if faults:
-        raise _faulty(path, faults)
+        elif url is not None:
+            faults[key] = f"is {url!r}, not an http address"
+        elif _at(table, site, "url") is None:  # else it is misplaced, and that is said once
+            faults[key] = "is missing"
+    listed = [*_misplaced(path, table), *_listed(path, faults, _ADDRESS)]
+    if listed:
+        said = "keys of it stand at a wrong place" if len(listed) > len(faults) else _NO_ADDRESS
+        raise ConfigError(f"{path} is no operator's configuration of a pair: {said}", faults=listed)
     return urls
+
+
+def _misplaced(path: Path, table: Mapping[str, Any]) -> list[dict[str, str]]:
+    """The faults of known keys one level, or two, from where they are read: nothing would be made of them, in silence."""
+    found = []
+    sites = table.get("sites")
+    sites = sites if isinstance(sites, dict) else {}
+    sections = {"sites": sites, "monitor": table.get("monitor")} | {f"sites.{name}": sites.get(name) for name in ("a", "b")}
+    sections |= {name: table.get(name) for name in ("a", "b")}
+    for section, held in sections.items():
+        if isinstance(held, dict):
+            found += [misplaced(path, f"{section}.{key}", key) for key in _TOP if key in held]
+    found += [misplaced(path, f"{name}.url", f"sites.{name}.url") for name in ("a", "b") if _at(table, name, "url") is not None]
+    found += [misplaced(path, key, "sites.a.url") for key in ("url", "sites.url") if _at(table, *key.split(".")) is not None]
+    return found
+
+
+def misplaced(path: Path | str, key: str, home: str, *, is_section: bool = False) -> dict[str, str]:
+    """The fault of `key` of a TOML file, which is read at `home` alone: where it stands, where it belongs, what to type. Its
+    value, which may be a secret, is not shown."""
+    section, _, name = home.rpartition(".")
+    there = f"in the section [{section}]" if section else "above the first section"
+    first = f"[{section}], and below it:" if section else "above the first line that begins with `[`:"
+    problem = f"this section is [{home}]" if is_section else f"{name} belongs {there}, as {home}"
+    return {
+        "file": str(path), "key": key, "problem": f"stands at a wrong place: {problem}",
+        "allowed": f"[{home}]" if is_section else f"{first} {name} = ...",
+    }
 
 
 def _at(table: Any, *keys: str) -> Any:
@@ -163,11 +198,12 @@ def _at(table: Any, *keys: str) -> Any:
     return table
 
 
-def _faulty(
-    path: Path, faults: Mapping[str, str], allowed: str = "http://HOST:PORT or https://HOST:PORT"
-) -> ConfigError:
-    listed = [{"file": str(path), "key": key, "problem": problem, "allowed": allowed} for key, problem in faults.items()]
-    return ConfigError(f"{path} is no operator's configuration of a pair: it needs the address of each site", faults=listed)
+def _faulty(path: Path, faults: Mapping[str, str], allowed: str = _ADDRESS, said: str = _NO_ADDRESS) -> ConfigError:
+    return ConfigError(f"{path} is no operator's configuration of a pair: {said}", faults=_listed(path, faults, allowed))
+
+
+def _listed(path: Path, faults: Mapping[str, str], allowed: str) -> list[dict[str, str]]:
+    return [{"file": str(path), "key": key, "problem": problem, "allowed": allowed} for key, problem in faults.items()]
 
 
 def _is_http(url: str) -> bool:

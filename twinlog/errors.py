@@ -47,11 +47,74 @@ This module is pure.
 from __future__ import annotations
 
 import errno
+import re
+from collections.abc import Iterator
+
+_ENDED = "the connection ended before the whole answer was there"
+_FAILED = "the exchange with what answers there failed"
+_WITHOUT_TEXT = {  # by the name of a class: to import http.client, asyncio or httpx for it takes long
+    "TimeoutError": "no answer in time", "TimeoutException": "no answer in time", "ConnectTimeout": "no connection in time",
+    "PoolTimeout": "no connection in time", "CancelledError": "it was cancelled",
+    "ConnectionResetError": "connection reset",
+    "ConnectionRefusedError": "connection refused", "BrokenPipeError": "the connection is closed",
+    "ConnectError": "no connection",
+    "ConnectionError": "the connection broke", "NetworkError": "the connection broke", "EOFError": _ENDED,
+    "ConnectionNotAvailable": "no connection", "HTTPException": _FAILED, "ProtocolError": _FAILED, "TransportError": _FAILED,
+    "ProxyError": _FAILED, "UnsupportedProtocol": _FAILED, "OSError": "the system gave no reason",
+}
+_WHATEVER_TEXT = {  # what these say is made for programmers
+    "IncompleteRead": _ENDED, "IncompleteReadError": _ENDED, "RemoteDisconnected": _ENDED,
+    "BadStatusLine": "what answers there does not speak HTTP", "LineTooLong": "what answers there does not speak HTTP",
+}
+_ON_THE_WAY = {  # what the system calls them; each library adds addresses and numbers in its own way
+    errno.ECONNREFUSED: "connection refused", errno.ECONNRESET: "connection reset by peer", errno.EPIPE: "broken pipe",
+    errno.ECONNABORTED: "the connection was given up", errno.ETIMEDOUT: "connection timed out",
+    errno.EHOSTUNREACH: "no route to host", errno.ENETUNREACH: "network is unreachable", errno.EHOSTDOWN: "host is down",
+    errno.ENETDOWN: "network is down", errno.EADDRNOTAVAIL: "cannot assign requested address",
+}
+_OF_REQUESTS = {"ConnectionError", "Timeout", "ChunkedEncodingError"}  # whose texts say how its pool has failed
+_NUMBER = re.compile(r"\[Errno -?\d+\] ")
 
 
 def words(error: BaseException) -> str:
-    """Returns the text of an error of any library; where that is empty, what its type says."""
-    return str(error).strip() or ("no answer in time" if isinstance(error, TimeoutError) else type(error).__name__)
+    """Returns the text of an error of any library, in plain words. Of the network and of the system, no name of a class and no
+    number is shown; of another error without a text, its type is what there is to say."""
+    above = [kind.__name__ for kind in type(error).__mro__]
+    plain = next((_WHATEVER_TEXT[name] for name in above if name in _WHATEVER_TEXT), "")
+    if plain:
+        return plain
+    if "RequestException" in above and _OF_REQUESTS.intersection(above):
+        known = (words(each) for each in _behind(error) if each.errno in _ON_THE_WAY)
+        return next(known, "no answer in time" if "Timeout" in above else _FAILED)
+    if isinstance(error, OSError) and error.errno in _ON_THE_WAY:
+        return _ON_THE_WAY[error.errno]
+    if "gaierror" in above and isinstance(error, OSError) and error.strerror:
+        return error.strerror.lower()
+    text = _NUMBER.sub("", str(error)).strip()
+    if text not in ("", above[0], f"{above[0]}()"):
+        return text
+    if error.__cause__ is not None:
+        return words(error.__cause__)
+    return next((_WITHOUT_TEXT[name] for name in above if name in _WITHOUT_TEXT), above[0])
+
+
+def _behind(error: BaseException) -> Iterator[OSError]:
+    """The errors of the system behind one that a library raised."""
+    found = error.__cause__ or error.__context__
+    while found is not None:
+        if isinstance(found, OSError):
+            yield found
+        found = found.__cause__ or found.__context__
+
+
+def named(error: BaseException, text: str = "") -> str:
+    """Returns the words of an error that nobody foresaw, behind its type: whoever repairs the program looks for that. An error
+    of the network or of the system is none of the program, and has its words alone. `text`: they were made already."""
+    said = text or words(error)
+    is_plain = isinstance(error, OSError) or any(
+        kind.__name__ in _WITHOUT_TEXT or kind.__name__ in _WHATEVER_TEXT for kind in type(error).__mro__
+    )
+    return said if is_plain or said == type(error).__name__ else f"{type(error).__name__}: {said}"
 
 
 def reason(error: OSError) -> str:

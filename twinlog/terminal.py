@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ParamSpec, TypeVar
 import typer
 
 from twinlog.cli.terminal_text import plain, plain_json
-from twinlog.errors import ConfigError, InvalidInput, OutcomeUnknown, PeerError, TwinlogError, Unavailable, words
+from twinlog.errors import ConfigError, InvalidInput, OutcomeUnknown, PeerError, TwinlogError, Unavailable, named, words
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -148,7 +148,7 @@ def verb(function: Callable[_P, None]) -> Callable[_P, None]:
             where = f"{frame.filename.rpartition('/')[2]}:{frame.lineno}"
             show_error(
                 TwinlogError(
-                    f"{type(error).__name__}: {words(error)} ({where}). This is a defect of twinlog: please report it"
+                    f"{named(error)} ({where}). This is a defect of twinlog: please report it"
                 ),
                 as_json=bool(kwargs.get("as_json")),
             )

@@ -62,6 +62,12 @@ class ApiContext:
         """Returns the codec of the table as it is now. Raises NotFound, NotActive."""
         return self._codecs.get(self.service.tables.get(name))
 
+    def codec_behind(self, codec: RowCodec) -> RowCodec:
+        """Returns the codec for rows that were read since `codec` was asked for. The table may have changed before they were,
+        and by its earlier schema a row would lack what its own write put there. Raises NotFound, NotActive."""
+        now = self.codec(codec.schema.name)
+        return now if now.schema.id == codec.schema.id else codec
+
     def problem(self, error: Exception, *, is_write: bool) -> Answer:
         """Returns the answer to an error, and counts it."""
         said = known(error, self._new_id)

@@ -8,7 +8,7 @@ OpenMetrics, buckets have exemplars. Source: product.md section 8.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
@@ -92,6 +92,7 @@ class DoorMetrics:
         self._problems: Counter[tuple[int, str]] = Counter()  # by HTTP status and error code
         self._sources: list[Source] = [cluster.figures, self._figures]
         self._registry.register(_Written(self._sources))
+        self.disk: Callable[[], Mapping[str, float]] = dict  # the figures of the data directory's disk, for the operator's page
 
     def add(self, source: Source) -> None:
         """Shows the figures of `source`, too."""

@@ -82,9 +82,12 @@ async def get_row(
     answer_type = wanted_type(head, ROW_TYPES)
     codec = context.codec(table)
     key = codec.keys.key_from_path(key_path)
-    decode = codec.decoder(column_list(columns), native=answer_type == MSGPACK, int64_text=head.int64_text)
+    shown = column_list(columns)
+    decode = codec.decoder(shown, native=answer_type == MSGPACK, int64_text=head.int64_text)
     moment = moment_of_read(context) if stale else None
     row = await context.read(codec.schema, key, point_in_time(as_of), moment is not None, head.span)
+    if (behind := context.codec_behind(codec)) is not codec:
+        codec, decode = behind, behind.decoder(shown, native=answer_type == MSGPACK, int64_text=head.int64_text)
     label = stale_label(context, moment)
     if row is None or (head.if_match is not None and not is_matched(head, row.version)):
         answer = context.problem(_unread(head, table, key_path[:200], row), is_write=False)

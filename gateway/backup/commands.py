@@ -176,10 +176,11 @@ def release_backup(
     place: _Place, config: ConfigOption = "", hadoop: _Hadoop = None, as_json: JsonOption = False
 ) -> None:
     """Give a backup up: both sites keep no log for it any more, and no alert asks for it. Its files stay."""
-    target = asyncio.run(_looked(place, hadoop))[0][-1].target
+    newest = asyncio.run(_looked(place, hadoop))[0][-1]
+    target = newest.target
     with closing(Sites(config)) as sites:
         for site in sites.urls:
-            sites.ask(site, "DELETE", f"/v1/backups/{target}")
+            sites.ask(site, "DELETE", f"/v1/backups/{target}?pair={newest.identity}")
             if not as_json:
                 out().print(f"Site {site} keeps no log for {escape(place)} any more.", soft_wrap=True)
     if as_json:

@@ -1,7 +1,8 @@
 """Keeps who backs this pair up: for whom this site keeps its log, and when each backup was last complete.
 
 What always holds: both sites know each backup, so that the one that becomes the active keeps its log from its first frame on;
-at most TARGETS_MAX are known, the one that was silent for longest goes; a position counts only if this site's history holds it.
+at most TARGETS_MAX are known, the one that was silent for longest goes; a position counts only if this site's history holds it;
+what is kept for a backup goes forward only when the backup has what lies before it, and a first base that breaks keeps nothing.
 Source: docs/decisions/2026-11-28-backup.md.
 """
 
@@ -43,11 +44,28 @@ class BackupHolds:
 
     async def register(self, target: str) -> None:
         """Durable when it returns: the log is kept for `target`, from wherever it begins until a position is known."""
-        name, held = _holder(target), self._cursors.of_kind(BACKUP_HOLDER)
-        if name not in held and len(held) >= TARGETS_MAX:
+        await self._make_place(target)
+        await self._cursors.register(BACKUP_HOLDER, _holder(target))
+
+    async def begin_base(self, target: str, epoch: int, seq: int) -> bool:
+        """All rows of a moment behind this point are about to be read. True: nobody knew `target`, and the log is kept from
+        this point on, until `base_broke` or a restart, unless `complete` comes first. False: it is kept as before, because the
+        backup continues its last base if this one breaks."""
+        await self._make_place(target)
+        is_first = await self._cursors.register_passing(BACKUP_HOLDER, _holder(target))
+        if is_first:
+            self.advance(target, epoch, seq)
+        return is_first
+
+    def base_broke(self, target: str) -> None:
+        """The first base of `target` did not end: nobody continues it."""
+        self._cursors.let_go(_holder(target))
+
+    async def _make_place(self, target: str) -> None:
+        held = self._cursors.of_kind(BACKUP_HOLDER)
+        if _holder(target) not in held and len(held) >= TARGETS_MAX:
             at_ms = self._complete_ms()
             await self._cursors.remove(min(held, key=lambda one: at_ms.get(one.removeprefix(_holder("")), 0)))
-        await self._cursors.register(BACKUP_HOLDER, name)
 
     def advance(self, target: str, epoch: int, seq: int) -> None:
         """The backup has the log up to this point of `epoch` durably."""

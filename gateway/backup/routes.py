@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import msgspec
 import structlog
-from fastapi import APIRouter, Path
+from fastapi import APIRouter, Path, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -27,6 +27,11 @@ MESSAGES = "application/octet-stream"
 Target = Annotated[str, Path(
     description="the backup, by the 16 digits in its manifest", examples=["0123456789abcdef"],
     json_schema_extra={"pattern": "^[0-9a-f]{16}$"}, pattern="^[0-9a-f]{16}$",
+)]
+
+Identity = Annotated[str, Query(
+    description="the identity of the pair that the backup is of, by its manifest: another pair answers 409.",
+    pattern="^([0-9a-f]{16})?$",
 )]
 
 
@@ -87,14 +92,14 @@ def router() -> APIRouter:
     @routes.delete(
         "/{target}", operation_id="releaseBackup", status_code=204,
         summary="Keep no log of this site for a backup any more, and forget it", responses=api.answers(
-            {204: {"description": "nothing is kept for it"}}, 413, 415, 422, 503
+            {204: {"description": "nothing is kept for it"}}, 409, 413, 415, 422, 503
         ),
     )
-    async def release(target: Target, request: Request) -> Response:
+    async def release(target: Target, request: Request, pair: Identity = "") -> Response:
         context = context_of(request)
         await head_once_whole(request, context)
         async with act(request, events.BACKUP_RELEASE, {"target": target}):
-            await context.service.backups.release(target)
+            await context.service.backups.release(target, pair)
         return Response(status_code=204)
 
     return routes

@@ -41,7 +41,6 @@ class BackupService:
         self._engine, self._wal, self._kept, self._encrypted = engine, wal, kept, encrypted
         self._identity = identity  # of the pair, as far as this site has met it
         self._sizes = sizes
-        self.release = holds.release
         self._reading = asyncio.Lock()
 
     async def base(self, target: str) -> AsyncGenerator[bytes, None]:
@@ -51,21 +50,30 @@ class BackupService:
         async with self._reading:
             self._serving.for_reads()
             at = self._engine.applied
-            await self._holds.register(target)
-            self._holds.advance(target, at.epoch, at.seq)
-            rows_about = await self._rows_about(sorted(at.schemas()))
-            snapshot = await self._engine.snapshot()
+            is_first, is_whole = await self._holds.begin_base(target, at.epoch, at.seq), False
             try:
-                state = await snapshot.state()
-                yield encode_message(replace(self._head(state, self._wal.pair, of_base=True), rows_about=rows_about))
-                parts = 0
-                async with aclosing(_rows(snapshot, state)) as messages:
+                async with aclosing(self._base(at)) as messages:
                     async for message in messages:
+                        is_whole = isinstance(message, End)  # before it is sent: whoever has it may need the log
                         yield encode_message(message)
-                        parts += 1
-                yield encode_message(End(parts))
             finally:
-                snapshot.close()
+                if is_first and not is_whole:
+                    self._holds.base_broke(target)
+
+    async def _base(self, at: EngineState) -> AsyncGenerator[Message, None]:
+        rows_about = await self._rows_about(sorted(at.schemas()))
+        snapshot = await self._engine.snapshot()
+        try:
+            state = await snapshot.state()
+            yield replace(self._head(state, self._wal.pair, of_base=True), rows_about=rows_about)
+            parts = 0
+            async with aclosing(_rows(snapshot, state)) as messages:
+                async for message in messages:
+                    yield message
+                    parts += 1
+            yield End(parts)
+        finally:
+            snapshot.close()
 
     async def _rows_about(self, tables: Sequence[int]) -> int | None:
         """The progress of a base needs a total, and waits for none."""
@@ -129,6 +137,15 @@ class BackupService:
         """The backup has everything up to this point. Raises Refused."""
         self._check(identity, self._identity())
         await self._holds.complete(target, epoch, seq)
+
+    async def release(self, target: str, identity: str = "") -> None:
+        """Nothing is kept for `target` any more. Raises Refused if the caller names the identity of another pair."""
+        if identity and (own := self._identity()) and identity != own:
+            raise Refused(
+                f"it is the backup of another pair ({identity}), and this is pair {self._pair} ({own}): nothing was released;"
+                " name the configuration of the backup's own pair"
+            )
+        await self._holds.release(target)
 
     def _check(self, identity: str, own: str) -> None:
         if identity != own:

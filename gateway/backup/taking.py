@@ -67,7 +67,15 @@ class BackupTaker:
         if manifest is None:
             self._progress.begin(f"reading all rows from site {active}")
             manifest = await self._base(active, held[-1] if held else None)
-            await self._publish_base(manifest)
+            try:
+                await self._publish_base(manifest)
+            except Conflict:
+                if not held:
+                    await self._release(active, manifest.target)
+                raise
+            for site in self._sites.urls:  # now, for the active may move before the log is read
+                with suppress(TwinlogError):  # the end of the call reports it again
+                    await asyncio.to_thread(self._complete_at, site, manifest)
             self._progress.say(f"all rows are in: sequence {manifest.end.seq:,} can be restored, whatever happens now")
         grown = await self._grown(active, manifest)
         if len(grown.log) > len(manifest.log):
@@ -111,9 +119,14 @@ class BackupTaker:
         """Reports to both sites, so that the one that becomes the active keeps its log as well. Blocking."""
         for site in self._sites.urls:
             try:
-                self._sites.ask(site, "POST", f"/v1/backups/{manifest.target}:complete", _point(manifest))
+                self._complete_at(site, manifest)
             except TwinlogError as error:
-                self._progress.say(f"site {site} does not know how far this backup leads: {error.message}")
+                self._progress.say(
+                    f"site {site} does not know yet how far this backup leads, and the next call says it again: {error.message}"
+                )
+
+    def _complete_at(self, site: str, manifest: Manifest) -> None:
+        self._sites.ask(site, "POST", f"/v1/backups/{manifest.target}:complete", _point(manifest))
 
     async def _publish_base(self, manifest: Manifest) -> None:
         """Raises Conflict for a base that somebody gave up meanwhile: its files may be gone."""
@@ -129,11 +142,15 @@ class BackupTaker:
         await self._target.unmark(base_id)
 
     async def _give_back(self, active: str, base_id: str, target: str) -> None:
-        """Undoes what a base that was not ended has begun. `target`: nobody continues this one, so the active keeps no log."""
-        await self._target.remove_rows(base_id)
+        """Undoes what a base that was not ended has begun. `target`: of a first base."""
         if target:
-            with suppress(TwinlogError):
-                await asyncio.to_thread(self._sites.ask, active, "DELETE", f"/v1/backups/{target}")
+            await self._release(active, target)
+        await self._target.remove_rows(base_id)
+
+    async def _release(self, active: str, target: str) -> None:
+        """Nobody continues `target`: the active keeps no log for it. One that does not answer keeps none behind a restart."""
+        with suppress(TwinlogError):
+            await asyncio.to_thread(self._sites.ask, active, "DELETE", f"/v1/backups/{target}")
 
     async def _sweep(self, manifests: list[Manifest]) -> None:
         """Removes what other calls left over. It can wait for the next call, so an error here is no failure of this one."""
@@ -218,7 +235,9 @@ class BackupTaker:
             if not isinstance(error, DfsError):
                 raise
             left = "what this call wrote is removed again" if is_removed else "what this call wrote belongs to no backup"
-            raise DfsError(f"{error.message}; {left}, and what was there before is whole", **error.fields) from error
+            raise DfsError(
+                f"{error.message}; {left}, and what was there before is whole; run the backup again then", **error.fields
+            ) from error
 
     async def _head(self, messages: AsyncIterator[tuple[Message, bytes]], before: Manifest | None) -> BackupHead:
         head, _ = await anext(messages)
@@ -273,7 +292,7 @@ def active_of(sites: Sites) -> str:
         f"{answer.message if isinstance(answer, TwinlogError) else answer}" if isinstance(answer, Exception)
         else f"site {site} is {answer.get('role')}" for site, answer in answers.items()
     )
-    raise Unavailable(f"a backup reads the active, and none answers: {seen}; `twinlog status` shows what the pair waits for")
+    raise Unavailable(f"a backup reads the active, and none answers: {seen}; run it again once `twinlog status` shows one")
 
 
 def _strange(message: Message) -> DamagedLog:

@@ -60,7 +60,8 @@ class Target:
         found = await self.manifests()
         if not found:
             unfinished = await self.unfinished([])
-            part = f"; {unfinished_text(unfinished, self.place)}" if unfinished else ""
+            other = ": name the place that `twinlog backup --to` was given"
+            part = f"; {unfinished_text(unfinished, self.place)}" if unfinished else other
             raise NotFound(f"{self.place} holds no backup that is whole: no manifest is there{part}")
         return found
 

@@ -7,7 +7,7 @@ errors without a traceback; heavy imports happen inside the command that needs t
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 from rich.markup import escape
@@ -131,7 +131,7 @@ def config_reload(
 @verb
 def log_level(
     context: typer.Context,
-    level: Annotated[str, typer.Argument(metavar="LEVEL", help="debug, info, warning, error.")],
+    level: Annotated[Literal["debug", "info", "warning", "error"], typer.Argument(help="The least that is logged.")],
     config: ConfigOption = "", site: SiteOption = "", as_json: JsonOption = False,
 ) -> None:
     """Log more or less at sites that run, until their next reload or start. Needs the grant operator."""

@@ -15,13 +15,14 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from twinlog.cli.status import UNKNOWN, duration, figure
+from twinlog.cli.status import UNKNOWN, duration, figure, size
 
 _STEP_MARKS = {
     "done": "[green]✓[/]", "running": "[cyan]▸[/]", "failed": "[red]✗[/]", "interrupted": "[yellow]✗[/]",
     "undone": "[yellow]↶[/]", "undo_failed": "[red]↶[/]",
 }
 
+_UNITS = {"s": duration, "bytes": size}
 _CHECK_STYLES = {"ok": "green", "warning": "yellow", "unknown": "yellow", "failed": "bold red"}
 _LOSS_LINES = (
     ("asynchronous_since_seq", "asynchronous since sequence"), ("active_committed_seq", "the lost active reported sequence"),
@@ -69,7 +70,7 @@ def step_cells(step: Mapping[str, Any]) -> tuple[str, str, str, str]:
 
 
 def detail_words(value: Any) -> str:
-    """An error, a text, or an object of facts as `name value, name value`; progress with rate and ETA."""
+    """An error, a text, or an object of facts as `name value, name value`, each with its unit; progress with rate and ETA."""
     if not isinstance(value, Mapping):
         return str(value)
     if "message" in value:
@@ -83,12 +84,20 @@ def detail_words(value: Any) -> str:
         parts.append(f"{shown.pop('rate'):,.0f}/s")
     if isinstance(shown.get("eta_s"), int | float):
         parts.append(f"ETA {duration(shown.pop('eta_s'))}")
-    return ", ".join([*parts, *(f"{name.replace('_', ' ')} {_fact(fact)}" for name, fact in shown.items())])
+    return ", ".join([*parts, *(_named_fact(name, fact) for name, fact in shown.items())])
 
 
 def _is_table(value: Any) -> bool:
     """Too much for a line: --json has it."""
     return isinstance(value, list) and any(isinstance(item, Mapping) for item in value)
+
+
+def _named_fact(name: str, value: Any) -> str:
+    """The unit, which ends the name, stands behind the figure."""
+    what, _, unit = name.rpartition("_")
+    if unit in _UNITS and isinstance(value, int | float):
+        return f"{what.replace('_', ' ')} {_UNITS[unit](value)}"
+    return f"{name.replace('_', ' ')} {_fact(value)}"
 
 
 def _fact(value: Any) -> str:

@@ -116,7 +116,7 @@ def _site_faults(config: SiteConfig, fault: Fault) -> None:
     security_faults(config, fault)
     if config.traces is not None and (missing := missing_package()) is not None:
         fault("traces", f"needs the package {missing}, which is not installed",
-              "pip install 'twinlog-server[traces]'; or no [traces]")
+              "twinlog-server installed with its extra `traces`; or no [traces]")
     if config.coordinator is not None:
         _database_faults("coordinator.url", config.coordinator.url, fault)
     if config.journal.url:

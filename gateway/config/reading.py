@@ -21,10 +21,12 @@ from urllib.parse import urlsplit
 
 from storage.log.encryption import KEY_REFERENCE, LogKey, log_keys
 from storage.settings import HttpUrl, KeyReferences, Matches, NotInFile, OneOf, Reference, Secret, Within
+from twinlog.addresses import misplaced
 from twinlog.errors import words
 from twinlog.wire.home_paths import at_home
 
 PREFIX = "TWINLOG_"
+_MISSING = "is missing"
 REMOVED = (  # nothing read the first two; what read the others had figures of its own
     "engine.flush_bytes", "replication.retry_max_s", "replication.retry_first_s", "replication.poll_interval_s",
 )
@@ -69,6 +71,12 @@ def _masked(value: str) -> str:
     return f"{scheme}://***@{tail}" if at else value
 
 
+def _with_sections(key: str) -> list[str]:
+    """Returns the key and the sections around it, the outermost last."""
+    parts = key.split(".")
+    return [".".join(parts[:length]) for length in range(len(parts), 0, -1)]
+
+
 class Reader:
     """Walks a dataclass beside a TOML table and collects faults instead of stopping at the first."""
 
@@ -79,12 +87,20 @@ class Reader:
         self.sources: dict[str, str] = {}
         self.known_variables: set[str] = set()
         self._faulty: set[str] = set()
+        self._homes: dict[str, list[str]] = {}  # name -> each dotted key with that name
 
     def fault(self, key: str, problem: str, allowed: str, *others: str, file: str | None = None) -> None:
-        """Notes a fault; nothing when `key` or one of the `others` that the check needs is faulty already."""
-        if self._faulty.isdisjoint((key, *others)):
+        """Notes a fault; nothing when `key`, a section around it or one of the `others` that the check needs is faulty."""
+        if self._faulty.isdisjoint((*_with_sections(key), *others)):
             self._faulty.add(key)
             self.faults.append({"file": file or str(self.file), "key": key, "problem": problem, "allowed": allowed})
+
+    def _found(self, home: str) -> None:
+        """A key of `home` that is missing stands elsewhere: one fault says so."""
+        self._faulty.add(home)
+        self.faults = [
+            one for one in self.faults if one["problem"] != _MISSING or home not in _with_sections(one["key"])
+        ]
 
     def read(self, cls: type[_T], table: Mapping[str, Any], prefix: str = "") -> _T | None:
         """An instance of `cls`, with defaults in place of faulty values, so that the checks across keys can continue.
@@ -93,6 +109,8 @@ class Reader:
         """
         values: dict[str, Any] = {}
         complete = True
+        if not prefix:
+            self._homes = homes(cls)
         known = keys(cls)
         self._unknown(table, list(known), prefix)
         for name, (spec, hint) in known.items():
@@ -112,9 +130,19 @@ class Reader:
             if prefix + name in REMOVED:
                 self.fault(prefix + name, "was removed: it had no effect of its own", "nothing: delete the line")
             elif name not in known:
-                near = difflib.get_close_matches(name, known, 1, 0.6)
-                hint = f"; did you mean {prefix}{near[0]}?" if near else ""
-                self.fault(prefix + name, f"there is no such key{hint}", ", ".join(known))
+                self._unknown_one(name, table[name], known, prefix)
+
+    def _unknown_one(self, name: str, value: Any, known: list[str], prefix: str) -> None:
+        """A key that stands above or below the one section which has it is named with that one."""
+        near = [prefix + one for one in difflib.get_close_matches(name, known, 1, 0.6)]
+        places = [home for home in self._homes.get(name, ()) if _are_on_one_way(prefix, home.removesuffix(name))]
+        if len(places) == 1:
+            found = misplaced(self.file, prefix + name, places[0], is_section=isinstance(value, dict))
+            self.fault(prefix + name, found["problem"], found["allowed"])
+            self._found(places[0])
+            return
+        hint = f"; did you mean {' or '.join(places[:3] or near)}?" if places or near else ""
+        self.fault(prefix + name, f"there is no such key{hint}", ", ".join(known))
 
     def _section(self, cls: type[Any], spec: dataclasses.Field[Any], table: Any, key: str) -> Any:
         if table is not None and not isinstance(table, dict):
@@ -137,7 +165,7 @@ class Reader:
             raw, self.sources[key] = table[spec.name], str(self.file)
         else:
             if _is_required(spec):
-                self.fault(key, "is missing", rule.allowed())
+                self.fault(key, _MISSING, rule.allowed())
             return None
         try:
             if raw == "" and spec.default != "":
@@ -289,6 +317,22 @@ def keys(cls: type[Any]) -> dict[str, tuple[dataclasses.Field[Any], Any]]:
     hints = typing.get_type_hints(cls, include_extras=True)
     specs = [spec for spec in dataclasses.fields(cls) if NotInFile not in map(type, _marks(hints[spec.name]))]
     return {spec.name: (spec, hints[spec.name]) for spec in specs}
+
+
+def homes(cls: type[Any], prefix: str = "") -> dict[str, list[str]]:
+    """Name -> the dotted keys and sections of `cls` that end with it."""
+    found: dict[str, list[str]] = {}
+    for name, (_, hint) in keys(cls).items():
+        found.setdefault(name, []).append(prefix + name)
+        section = section_class(hint)
+        for inner, places in (homes(section, f"{prefix}{name}.") if section is not None else {}).items():
+            found.setdefault(inner, []).extend(places)
+    return found
+
+
+def _are_on_one_way(one: str, other: str) -> bool:
+    """Returns whether one section, as `a.b.`, is within the other; the top level, an empty text, has them all."""
+    return one.startswith(other) or other.startswith(one)
 
 
 def _marks(hint: Any) -> tuple[Any, ...]:

@@ -39,7 +39,7 @@ from switchover.quarantine import Quarantine
 from switchover.register.port import Beat, PairState
 from switchover.roles.table import Role
 from switchover.site_parts import SiteParts
-from twinlog.errors import Fenced, Incompatible, LogGap, PeerError, Refused, TwinlogError, Unavailable
+from twinlog.errors import Fenced, Incompatible, LogGap, PeerError, Refused, TwinlogError, Unavailable, named
 
 ENGINE_HOLDER, PEER_HOLDER = "engine", "peer"
 SHIPPING, LEASE, DEGRADE, RESYNC, PROBE, TRIMMING = (  # background work, as the screens name it
@@ -176,7 +176,7 @@ class ActiveEpoch:
                 self._on_end(error)
                 return
             except Exception as error:
-                self._failed(subject, f"internal error: {error!r}")
+                self._failed(subject, f"internal error: {named(error)}")
                 log.error("internal error", work=subject, traceback=traceback.format_exc())
                 await self.parts.clock.sleep(self.settings.lease.noop_interval_s)
             else:

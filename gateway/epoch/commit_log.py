@@ -36,7 +36,7 @@ from storage.failpoints import Failpoints
 from storage.log.frame import Flags, Frame
 from storage.log.record import Record, RecordKind
 from storage.log.wal import Wal
-from twinlog.errors import LogError, OutcomeUnknown, TooLarge, TwinlogError, Unavailable, words
+from twinlog.errors import LogError, OutcomeUnknown, TooLarge, TwinlogError, Unavailable, named, words
 
 log = structlog.get_logger("twinlog.commit")
 _BARRIER = int(Flags.BARRIER)
@@ -105,7 +105,7 @@ class CommitLog:
     def _broken_by(self, error: BaseException) -> None:
         self._broken = True
         log.error("internal error", traceback="".join(traceback.format_exception(error)))
-        self._on_broken(TwinlogError(f"an internal error in the write path: {error!r}"))
+        self._on_broken(TwinlogError(f"an internal error in the write path: {named(error)}"))
 
     def _settle(self, members: Iterable[Pending]) -> None:
         """The fate of these requests is known. What one of them does then keeps no other one waiting."""
@@ -186,9 +186,10 @@ class CommitLog:
         except Exception as error:
             if self.core.next_seq == next_seq:  # it was not made, and nothing has changed: the others need not suffer
                 log.error("internal error", traceback=traceback.format_exc())
-                self._refuse(members, Unavailable(f"an internal error, and nothing was logged: {error!r}", retry_after_s=1))
+                said = f"an internal error, and nothing was logged: {named(error)}"
+                self._refuse(members, Unavailable(said, retry_after_s=1))
             else:
-                self._refuse(members, OutcomeUnknown(f"an internal error in the write path: {error!r}"))
+                self._refuse(members, OutcomeUnknown(f"an internal error in the write path: {named(error)}"))
                 self._broken_by(error)
         return None
 

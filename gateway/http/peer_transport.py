@@ -11,8 +11,6 @@ Source: remote_log/replication/messages.py.
 from __future__ import annotations
 
 import asyncio
-import os
-import socket
 import ssl
 from typing import Any, Protocol, TypeVar, cast
 from urllib.parse import quote, urlsplit
@@ -22,7 +20,7 @@ import msgspec
 
 from remote_log.replication.messages import decode_reply, reply_bytes_max
 from storage.tracing import Span, current
-from twinlog.errors import PeerError, reason, words
+from twinlog.errors import PeerError, words
 from twinlog.problem_documents import error_from_problem
 from twinlog.wire.tls import tls_words
 
@@ -84,7 +82,7 @@ class HttpTransport:
         except TimeoutError as error:
             raise PeerError(f"the other site at {self._url} does not answer in time") from error
         except OSError as error:
-            raise PeerError(f"the other site at {self._url} does not answer ({_why(error)})") from error
+            raise PeerError(f"the other site at {self._url} does not answer ({words(error)})") from error
         if status != 200:
             problem = error_from_problem(status, answer)
             if status in (400, 403) and isinstance(problem, PeerError):
@@ -126,13 +124,6 @@ class HttpTransport:
                 connection.abort()
                 raise ConnectionAbortedError(f"it is not the other site: {wrong}")
         return connection
-
-
-def _why(error: OSError) -> str:
-    """Returns why there is no connection, without the numbers and addresses that each library adds in its own way."""
-    if isinstance(error, socket.gaierror):
-        return reason(error).lower()
-    return os.strerror(error.errno).lower() if error.errno else words(error)
 
 
 class _Connection(asyncio.Protocol):

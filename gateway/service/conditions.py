@@ -17,7 +17,8 @@ from storage.rows.readable import readable_key
 from storage.rows.schema import TableSchema
 from twinlog.errors import Conflict, InvalidInput, NotFound, PreconditionFailed, TwinlogError
 
-REFUSALS_MAX = 10_000
+REFUSALS_MAX, REFUSALS_BYTES_MAX = 10_000, 32 << 20
+_REFUSAL_BYTES = 750  # one of them, besides its texts: measured
 
 
 class Refusals:
@@ -25,17 +26,21 @@ class Refusals:
 
     They are not in the log: nothing was written, and a check that does not hold costs no write. So the other site does not know
     them after a failover, nor does this one after a restart, and judges the request anew. That is honest: a refusal says that
-    nothing was applied up to then, and the log, which is asked first, has each request once. All together they take less than
-    80 MB, with the longest keys.
+    nothing was applied up to then, and the log, which is asked first, has each request once. `size_bytes` is about what they
+    take, at most REFUSALS_BYTES_MAX: a key of a row may be long.
     """
 
     def __init__(self) -> None:
         self._refused: OrderedDict[str, tuple[bytes, TwinlogError]] = OrderedDict()
+        self.size_bytes = 0
 
     def note(self, key: str, digest: bytes, error: TwinlogError) -> None:
+        before = self._refused.get(key)
         self._refused[key] = digest, type(error)(error.message, **error.fields)
-        if len(self._refused) > REFUSALS_MAX:
-            self._refused.popitem(last=False)
+        self.size_bytes += _size(key, error) - (0 if before is None else _size(key, before[1]))
+        while len(self._refused) > REFUSALS_MAX or self.size_bytes > REFUSALS_BYTES_MAX:
+            oldest, (_, gone) = self._refused.popitem(last=False)
+            self.size_bytes -= _size(oldest, gone)
 
     def repeated(self, key: str, digest: bytes) -> TwinlogError | None:
         """Returns what the request under `key` was refused with. Raises InvalidInput when it was a different request."""
@@ -44,6 +49,10 @@ class Refusals:
             return None
         check_same_request(key, found[0], digest)
         return type(found[1])(found[1].message, **found[1].fields)
+
+
+def _size(key: str, error: TwinlogError) -> int:
+    return _REFUSAL_BYTES + len(key) + len(error.message) + sum(len(str(value)) for value in error.fields.values())
 
 
 def check_same_request(key: str, known: bytes, digest: bytes) -> None:

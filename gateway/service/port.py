@@ -29,6 +29,7 @@ from gateway.service.documents import (
 )
 from gateway.service.histogram import Histogram
 from gateway.table_figures.documents import TablesHeld, TableSizeDocument
+from gateway.ui.happenings import Happened
 from gateway.ui.looks import Epochs, Logs, OperationsShown, SiteLook
 from storage.engine import StoredRow
 from storage.log.record import Record, RequestMark
@@ -225,8 +226,8 @@ class Backups(Protocol):
     async def complete(self, target: str, identity: str, epoch: int, seq: int) -> None:
         """The backup has everything up to this point; at any site. Raises Refused."""
 
-    async def release(self, target: str) -> None:
-        """Nothing is kept for the backup any more; at any site."""
+    async def release(self, target: str, identity: str = "") -> None:
+        """Nothing is kept for the backup any more; at any site. Raises Refused if `identity` is that of another pair."""
 
 
 class AuditLog(Protocol):
@@ -269,6 +270,7 @@ class DoorFigures(Protocol):
         """By Prometheus name, without the twinlog_ prefix."""
 
     def problems(self) -> Mapping[str, float]: ...
+    def disk(self) -> Mapping[str, float]: ...
 
 
 class Looks(Protocol):
@@ -281,6 +283,7 @@ class Looks(Protocol):
     async def view(self) -> SiteView: ...
     async def operations(self) -> OperationsShown: ...
     def epochs(self) -> Epochs: ...
+    def happenings(self) -> Happened: ...
     async def logs(self) -> Logs: ...
     async def table_sizes(self, tables: Sequence[int]) -> Mapping[int, TableSizeDocument]:
         """Returns how much these tables hold, by id, within a few seconds: those that are not there are not known."""
@@ -293,6 +296,7 @@ class Looks(Protocol):
     async def other_checks(self, kind: str) -> ChecksDocument: ...
     async def other_operations(self) -> OperationsShown: ...
     async def other_epochs(self) -> Epochs: ...
+    async def other_happenings(self) -> Happened: ...
     async def other_logs(self) -> Logs: ...
     async def other_tables(self, table: int | None = None) -> TablesHeld:
         """One table with its size, or all of them, without."""

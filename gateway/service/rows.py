@@ -76,7 +76,7 @@ class RowsService:
         self._engine, self._clock = engine, clock
         self._admission, self._default_deadline_s = admission, deadline_s
         self._gate = KeyGate()
-        self._refusals = Refusals()
+        self.refusals = Refusals()
         self._snapshots = ScanSnapshots(engine, new_id)
         self._running: dict[str, asyncio.Future[None]] = {}  # idempotency keys under way
 
@@ -148,7 +148,7 @@ class RowsService:
     async def _recorded(self, active: ActiveEpoch, key: str, digest: bytes, until_s: float) -> WriteResult | None:
         found = await self._engine.request_outcome(key)
         if found is None:
-            refusal = self._refusals.repeated(key, digest)
+            refusal = self.refusals.repeated(key, digest)
             if refusal is not None:
                 await self._await_lease(active.lease, until_s)
                 raise refusal
@@ -167,7 +167,7 @@ class RowsService:
             except TwinlogError as error:
                 await self._await_lease(active.lease, until_s)  # a refusal shows what is stored, as a read does
                 if request.idempotency_key is not None:
-                    self._refusals.note(request.idempotency_key, request.digest, error)
+                    self.refusals.note(request.idempotency_key, request.digest, error)
                 raise
 
     def _check_late(self, active: ActiveEpoch, table: TableSchema) -> None:

@@ -26,6 +26,7 @@ from gateway.site.metrics import replication_lag, risk_metrics, site_metrics
 from gateway.site.serving_facts import lacks_base, site_condition
 from gateway.site.site import Site
 from remote_log.replication.shipper import PeerView
+from switchover.operations.document import Lasted
 
 ACTED_ON = ("role", "serving", "epoch", "mode", "active", "operation", "waiting_for")
 CHANGE_POLL_S = 1.0
@@ -33,12 +34,13 @@ CHANGE_POLL_S = 1.0
 
 class ClusterView:
     """Implements gateway.service.port.Cluster. `running_id()` names the operation that runs here, if one does; `ended()` counts
-    those that have ended, by kind and outcome."""
+    those that have ended, by kind and outcome; `lasted()` has the newest of each kind that succeeded."""
 
     def __init__(
-        self, site: Site, running_id: Callable[[], str | None], ended: Callable[[], Mapping[tuple[str, str], int]] = dict
+        self, site: Site, running_id: Callable[[], str | None], ended: Callable[[], Mapping[tuple[str, str], int]] = dict,
+        lasted: Callable[[], Mapping[str, Lasted]] = dict,
     ) -> None:
-        self._site, self._running_id, self._ended = site, running_id, ended
+        self._site, self._running_id, self._ended, self._lasted = site, running_id, ended, lasted
 
     def document(self) -> ClusterDocument:
         return cluster_document(self._site, self._running_id())
@@ -76,7 +78,13 @@ class ClusterView:
             if resync.records_left is not None:
                 found["resync_records_left"] = resync.records_left
         ended: Labelled = {labels: float(count) for labels, count in self._ended().items()}
-        return {**site_figures(site), **found, "operations_total": ended}
+        lasted = self._lasted()
+        took: Labelled = {(kind,): one.took_ms / 1000 for kind, one in lasted.items()}
+        without: Labelled = {
+            (kind,): one.unwritten_ms / 1000 for kind, one in lasted.items() if one.unwritten_ms is not None
+        }
+        of_changes = {"operations_total": ended, "operation_seconds": took, "operation_without_writes_seconds": without}
+        return {**site_figures(site), **found, **of_changes}
 
 
 def site_figures(site: Site) -> Figures:

@@ -21,6 +21,7 @@ from gateway.site.site import Site
 from gateway.table_figures.documents import TableHeld, TablesHeld, TableSizeDocument
 from gateway.table_figures.series import TableSeries
 from gateway.table_figures.sizes import TableSizes
+from gateway.ui.happenings import Happened
 from gateway.ui.looks import (
     Epochs,
     EpochShown,
@@ -36,9 +37,8 @@ from gateway.ui.looks import (
 )
 from remote_log.dfs.retrying import within
 from remote_log.fencing.claims import claimed_epochs, read_claim
-from remote_log.fencing.reading import segments_below
 from remote_log.layout import SegmentName
-from remote_log.replication.messages import EPOCH_MAX, LookReply, LookRequest
+from remote_log.replication.messages import LookReply, LookRequest
 from storage.engines.unshown import standing_at
 from switchover.monitor.views import SiteView
 from switchover.preflight.preflight import ChecksDocument
@@ -68,7 +68,7 @@ class SiteLooks:
         plain, durations = split(site_figures(self._site))
         if self.door is not None:
             durations |= {name: counted(value) for name, value in self.door.durations().items()}
-            plain |= self.door.problems()
+            plain |= {**self.door.problems(), **self.door.disk()}
         return SiteLook(cluster_document(self._site, running.id if running else None), plain, durations, running)
 
     async def view(self) -> SiteView:
@@ -83,9 +83,13 @@ class SiteLooks:
         newest = [EpochShown(one.epoch, one.first_seq, one.site, one.kind) for one in applied.epochs[-EPOCHS_MAX:]]
         return Epochs(newest, applied.seq)
 
+    def happenings(self) -> Happened:
+        return self._site.happenings.all()
+
     async def logs(self) -> Logs:
         site, parts, epoch = self._site, self._site.parts, self._site.active_epoch
-        wal = [LogSegment(one.name, one.epoch, one.first_seq, one.last_seq) for one in parts.wal.segments()[-SEGMENTS_MAX:]]
+        newest = parts.wal.segments()[-SEGMENTS_MAX:]
+        wal = [LogSegment(one.name, one.epoch, one.first_seq, one.last_seq, one.bytes) for one in newest]
         remote = None
         if epoch is not None and epoch.remote is not None:
             remote = [
@@ -103,10 +107,17 @@ class SiteLooks:
         )
 
     async def _kept(self) -> list[LogSegment]:
-        layout = self._site.layout
-        paths = await segments_below(self._site.parts.own_dfs, layout, EPOCH_MAX)
-        named = [(path, layout.parse(path)) for path in paths[-SEGMENTS_MAX:]]
-        return [LogSegment(path, name.epoch) for path, name in named if isinstance(name, SegmentName)]
+        """Their files are not opened: of one that is written now, its length may be more."""
+        dfs, layout, found = self._site.parts.own_dfs, self._site.layout, []
+        for folder in await dfs.list(layout.folder):
+            epoch = layout.parse_epoch(folder.name) if folder.is_folder else None
+            if epoch is None:
+                continue
+            for one in await dfs.list(layout.epoch_folder(epoch)):
+                path = f"{layout.epoch_folder(epoch)}/{one.name}"
+                if not one.is_folder and isinstance(layout.parse(path), SegmentName):
+                    found.append(LogSegment(path, epoch, bytes=one.length))
+        return found[-SEGMENTS_MAX:]
 
     async def _claims(self) -> list[LogClaim]:
         dfs, layout = self._site.parts.own_dfs, self._site.layout
@@ -158,6 +169,8 @@ class SiteLooks:
                 document = await self.operations()
             case "epochs":
                 document = self.epochs()
+            case "happenings":
+                document = self.happenings()
             case "logs":
                 document = await self.logs()
             case "tables":
@@ -181,6 +194,9 @@ class SiteLooks:
 
     async def other_epochs(self) -> Epochs:
         return await self._ask("epochs", Epochs, LOOK_S)
+
+    async def other_happenings(self) -> Happened:
+        return await self._ask("happenings", Happened, LOOK_S)
 
     async def other_logs(self) -> Logs:
         return await self._ask("logs", Logs, LOOK_S + ASK_S)

@@ -100,6 +100,8 @@ def _of_storage(site: Site) -> dict[str, Figure | Labelled]:
         "applied_seq": engine.applied.seq,
         "durable_seq": engine.durable_seq,
         "wal_bytes": site.parts.wal.bytes_held,
+        "wal_tail_bytes": site.parts.wal.tail_bytes,
+        "refusals_bytes": site.rows.refusals.size_bytes,
         "wal_segments": len(site.parts.wal.segments()),
         "admission_queue_bytes": site.admission.queued_bytes,
         "admission_requests": site.admission.requests,

@@ -19,7 +19,7 @@ from gateway.site.quarantine import merge_quarantine
 from gateway.site.site import Site
 from remote_log.replication.messages import MergeReply, MergeRequest
 from switchover.monitor.views import RoleChange, SiteView
-from switchover.operations.document import OperationDocument
+from switchover.operations.document import Lasted, OperationDocument
 from switchover.operations.executor import Executor
 from switchover.operations.journal import Journal
 from switchover.operations.plan import Plan
@@ -77,6 +77,11 @@ class SiteOperations:
     def ended(self) -> Mapping[tuple[str, str], int]:
         """Counts attempts that ended in this process, dry runs left out, by kind and outcome."""
         return self._executor.ended
+
+    @property
+    def lasted(self) -> Mapping[str, Lasted]:
+        """The newest operation of each kind that succeeded in this process."""
+        return self._executor.lasted
 
     def _make_plan(self, kind: str, to: str | None, options: dict[str, Any], continues: str | None = None) -> Plan:
         if kind in ("bootstrap", "restart", "failover", "switchover"):

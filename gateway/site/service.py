@@ -20,7 +20,7 @@ def site_service(
     looks = SiteLooks(site, operations)
     return SiteService(
         site=site.site, rows=site.rows, tables=site.tables,
-        cluster=ClusterView(site, lambda: operations.running_id, lambda: operations.ended),
+        cluster=ClusterView(site, lambda: operations.running_id, lambda: operations.ended, lambda: operations.lasted),
         operations=operations, barriers=site.barrier_calls, backups=site.backups, audits=site.audits, looks=looks,
         peer_call=PeerApi(site, trail, looks.answer).call_bytes,
     )

@@ -35,6 +35,7 @@ from gateway.site.schema_trial import SchemaTrial
 from gateway.site.serving_judgement import COORDINATOR, LOST_REGISTER, REGISTER, Refusal
 from gateway.site.settings import SiteSettings
 from gateway.table_figures.sizes import TableSizes
+from gateway.ui.happenings import Happenings
 from remote_log.fencing.key_look import KeyLook
 from remote_log.fencing.read_lease import ReadLease
 from remote_log.replication.sink import Sink
@@ -121,6 +122,7 @@ class Site:
         self.on_fenced: Callable[[int, str], None] = lambda epoch, dfs: None  # and each fencing by this site
         self.key_look = KeyLook(parts.own_dfs, parts.layout, parts.remote_keys)
         self.peer_log_key = ""  # that the other site encrypts its remote log with, as it said last; "": none, or not known
+        self.happenings = Happenings(parts.clock)
         self.changed = asyncio.Event()  # something that the cluster document shows has changed
         self._reports: RemoteReports | None = None
         self._ending: asyncio.Task[None] | None = None
@@ -142,6 +144,7 @@ class Site:
         more = {"why": why} if why else {}
         log.info("role", role=self.role, cause=event, reason=transition.reason, epoch=self.epoch, **more)
         self.on_role(event, before, why or transition.reason)
+        self.happenings.role(self.role, why or transition.reason)
         self.touch()
 
     def touch(self) -> None:
@@ -258,6 +261,7 @@ class Site:
             self.event(Event.DOWNGRADE_RECORDED, why)
         else:  # it drains, and its role stays
             self.on_role(Event.RESYNCED if sync else Event.DOWNGRADE_RECORDED, self.role, why)
+            self.happenings.mode("sync" if sync else "async", why)
 
     def _epoch_ended(self, error: TwinlogError) -> None:
         """Fenced or broken: stop at once, from inside any callback."""

@@ -267,17 +267,22 @@ class Supervisor:
             served = serving.reads or serving.follows or (self._done and self._done != (False, False, False))
             if serving.why is not None and (served or has_lost):  # a site that boots is not in trouble
                 log.warning("serves", **msgspec.to_builtins(serving))
+                self._site.happenings.serving(serving)
             else:
                 log.info("serves", **msgspec.to_builtins(serving))
+                if self._has_lost and not has_lost:
+                    self._site.happenings.over("serving")
             self._done = done
             self._site.touch()
         self._has_lost = has_lost
         now = {one.about: one for one in troubles}
         for about in [about for about in self._troubles if about not in now]:
             log.info("trouble is over", about=about)
+            self._site.happenings.over(about)
         for about, one in now.items():
             if about not in self._troubles:
                 log.warning("trouble", **msgspec.to_builtins(one))
+                self._site.happenings.trouble(one)
         self._troubles = now
 
     async def _purge(self) -> None:

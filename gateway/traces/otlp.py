@@ -42,6 +42,7 @@ from gateway.logs import BoundedWarnings
 from gateway.metrics.catalogue import Figures
 from gateway.traces.settings import TraceSettings
 from storage.tracing import Attribute, Span, parsed
+from twinlog.errors import words
 
 QUEUE_SPANS_MAX = 8192  # ended and not yet taken by the receiver
 BATCH_SPANS_MAX = 512
@@ -201,7 +202,7 @@ class _Calls(requests.Session):
         try:
             answer = super().send(request, **settings)
         except Exception as error:
-            self.outcome = f"no answer: {type(error).__name__}"
+            self.outcome = f"no answer: {words(error)}"
             raise
         self.outcome = f"{answer.status_code} {answer.reason}"
         return answer

@@ -31,7 +31,7 @@ from spark_jobs.job import Barrier, Chart, Job, JobRequest, Outcome, TableTally
 from spark_jobs.report.advice import advice_for
 from spark_jobs.report.folder import FINDINGS, REPORT, SPARK_LOG, AuditFolder, first_findings
 from spark_jobs.report.page import ROWS_MAX, render
-from twinlog.errors import InvalidInput, TwinlogError, Unavailable, reason, words
+from twinlog.errors import InvalidInput, TwinlogError, Unavailable, named, reason, words
 from twinlog.sites import who
 from twinlog.wire.audit_report import DIFFERENCES_MAX
 
@@ -270,7 +270,7 @@ def _told(error: Exception) -> TwinlogError:
     raised = _RAISED_IN_WORKER.search(words(error))
     if raised is not None:
         return Unavailable(raised[1].strip())
-    return TwinlogError(f"{type(error).__name__}: {in_words(error)}; more is in {SPARK_LOG} of the audit's folder")
+    return TwinlogError(f"{named(error, in_words(error))}; more is in {SPARK_LOG} of the audit's folder")
 
 
 def _rfc3339(moment: datetime) -> str:

@@ -22,7 +22,7 @@ from storage.log.record import RecordKind, decode_schema_change
 from storage.rows.codec import merge_values
 from storage.rows.schema import TableSchema, decode_schema
 from twinlog.decoding import OBJECT, decoded
-from twinlog.errors import BrokenFrame, DamagedLog, InvalidInput, LogError, NotFound, reason, words
+from twinlog.errors import BrokenFrame, DamagedLog, InvalidInput, LogError, NotFound, named, reason
 
 FRAMES, MANIFEST = ".frames", ".json"
 OPERATIONS = {int(kind): kind.name.lower() for kind in (RecordKind.UPSERT, RecordKind.UPDATE, RecordKind.DELETE)}
@@ -139,7 +139,7 @@ def _of_manifest(path: Path) -> Tail:
     except (KeyError, TypeError, ValueError) as error:
         raise InvalidInput(
             f"{path} (setting tail) is no manifest of a quarantine: it has no list `keys` of table, key, seq, version and "
-            f"operation ({type(error).__name__}: {words(error)}); what a failover may lose is only counted, the keys stand in "
+            f"operation ({named(error)}); what a failover may lose is only counted, the keys stand in "
             "the manifest that the rejoin of the lost site writes"
         ) from error
     return tail

@@ -7,12 +7,13 @@ This module is pure.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
-from twinlog.errors import TwinlogError, words
+from twinlog.errors import TwinlogError, named
 
 Json = dict[str, Any]
 OperationState = Literal["running", "succeeded", "failed", "aborted", "interrupted"]
@@ -113,6 +114,24 @@ def with_step(operation: Operation, index: int, **changes: Any) -> Operation:
     return replace(operation, steps=tuple(steps))
 
 
+class Lasted(NamedTuple):
+    """The time that a role change took, and the part of it in which nobody took writes; None: its steps do not say it."""
+
+    took_ms: int
+    unwritten_ms: int | None
+
+
+def unwritten_ms(steps: Sequence[StepRecord], now_ms: int) -> int | None:
+    """Returns for how long nobody took writes, from the drain to the end of the opening. None: the steps do not say it: in a
+    failover writes ended before it began."""
+    by_name = {step.name: step for step in steps}
+    drain, opening = by_name.get("drain"), by_name.get("open")
+    if drain is None or drain.started_ms is None or drain.state == "undone":
+        return None
+    done = opening.finished_ms if opening is not None and opening.state == "done" else None
+    return max(0, (now_ms if done is None else done) - drain.started_ms)
+
+
 def past_return(operation: Operation) -> StepRecord | None:
     """The step that took the operation past the point of no return; None while it can be given up."""
     return next((step for step in operation.steps if not step.abortable and step.state != "pending"), None)
@@ -157,7 +176,7 @@ def error_of(error: Exception, step: str | None) -> OperationError:
     """Returns what the journal keeps of an error. One outside the error tree is a fault of the program, and named as such."""
     if isinstance(error, TwinlogError):
         return OperationError(error.code, error.message, json_ready(error.fields), step)
-    return OperationError("internal", f"{type(error).__name__}: {words(error)}", {}, step)
+    return OperationError("internal", named(error), {}, step)
 
 
 def summary(operation: Operation) -> OperationResult:

@@ -23,6 +23,7 @@ from switchover.operations.attempt import Attempt, history_entry
 from switchover.operations.document import (
     HistoryEntry,
     Json,
+    Lasted,
     Operation,
     OperationDocument,
     StepRecord,
@@ -31,6 +32,7 @@ from switchover.operations.document import (
     never_began,
     past_return,
     taken_up,
+    unwritten_ms,
 )
 from switchover.operations.journal import Journal
 from switchover.operations.plan import Plan, PlanMaker
@@ -47,6 +49,7 @@ class Executor:
         self._journal, self._clock, self._make_plan, self._failpoints = journal, clock, make_plan, failpoints
         self._live: Attempt | None = None
         self.ended: Counter[tuple[str, str]] = Counter()  # attempts that ended here, by kind and outcome
+        self.lasted: dict[str, Lasted] = {}  # the newest of each kind that succeeded here
         self._gate = asyncio.Lock()  # between the look at what runs and the start of something else
 
     # ---- asking
@@ -207,7 +210,10 @@ class Executor:
         def over() -> None:
             self._live = None
             if not operation.dry_run:
-                self.ended[operation.kind, as_found(live.operation).state] += 1
+                found = as_found(live.operation)
+                self.ended[operation.kind, found.state] += 1
+                if found.state == "succeeded" and found.finished_ms is not None:
+                    self.lasted[operation.kind] = Lasted(found.finished_ms - found.created_ms, unwritten_ms(found.steps, 0))
 
         self._live = live = Attempt(operation, plan, self._journal, self._clock, self._failpoints, self._tracer)
         live.go(forward=forward, over=over)

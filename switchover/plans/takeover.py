@@ -174,7 +174,7 @@ class Takeover:
             now_s, heard_s = clock.monotonic_s(), control.sink.heard_s
             lag_s = None if heard_s is None else now_s - heard_s
             if behind <= settings.lag_records_max and lag_s is not None and lag_s <= settings.lag_max_s:
-                return {"records_behind": behind, "heard_s": round(lag_s, 1)}
+                return {"records_behind": behind, "active_silent_s": round(lag_s, 1)}
             if engine.applied.seq != seen:
                 seen, seen_s = engine.applied.seq, now_s
             elif now_s - seen_s >= STALL_S:

@@ -26,6 +26,7 @@ from gateway.service.receipts import decode_receipt, encode_receipt
 from gateway.service.rows import to_records
 from gateway.service.tables import check_confirmed
 from gateway.table_figures.documents import TableHeld, TablesHeld, TableSizeDocument, size_document
+from gateway.ui.happenings import Happened
 from gateway.ui.looks import Epochs, EpochShown, Logs, OperationsShown, SiteLook, counted
 from storage.backup.stream import BackupHead, End, ReachedPoint, encode_message
 from storage.clock import SystemClock
@@ -212,6 +213,7 @@ class DictLooks:
         self.known = Epochs([EpochShown(1, 1, "a", "bootstrap")], 0)
         self.held_revisions: dict[str, int | None] = {}
         self.is_loading = False  # the other site
+        self.happened = Happened(0, [])
         self.logs_now = Logs(site.site, [], 0, None, [], None, [], [], None)
 
     def now(self) -> SiteLook:
@@ -227,6 +229,9 @@ class DictLooks:
 
     def epochs(self) -> Epochs:
         return self.known
+
+    def happenings(self) -> Happened:
+        return self.happened
 
     async def logs(self) -> Logs:
         return self.logs_now
@@ -265,6 +270,10 @@ class DictLooks:
         sizes = await self.table_sizes([one.id for one in every]) if table is not None else {}
         held = [TableHeld(one, revision, sizes.get(one)) for one, revision in revisions.items() if revision is not None]
         return TablesHeld(site, self.is_loading, False, held)
+
+    async def other_happenings(self) -> Happened:
+        self._answering()
+        return Happened(0, [])
 
     async def other_logs(self) -> Logs:
         return replace(self.logs_now, site=self._answering().cluster.site)
@@ -377,7 +386,7 @@ class DictBackups:
     """Sends a head and an end, of no table."""
 
     def __init__(self, site: DictService) -> None:
-        self._site, self.known = site, dict[str, int]()
+        self._site, self.known, self.identity = site, dict[str, int](), "1" * 16
 
     async def base(self, target: str) -> AsyncGenerator[bytes, None]:
         self._site.need_active()
@@ -397,7 +406,9 @@ class DictBackups:
     async def complete(self, target: str, identity: str, epoch: int, seq: int) -> None:
         self.known[target] = seq
 
-    async def release(self, target: str) -> None:
+    async def release(self, target: str, identity: str = "") -> None:
+        if identity not in ("", self.identity):
+            raise Refused(f"it is the backup of another pair ({identity})")
         self.known.pop(target, None)
 
 

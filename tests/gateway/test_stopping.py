@@ -18,12 +18,11 @@ def signal_us() -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-class SignalledSocket(socket.socket):
-    """One in the middle of whose `send` the signal arrives."""
+class Signalled(asyncio.Protocol):
+    """A connection in the middle of whose bytes the signal arrives."""
 
-    def send(self, *given: Any) -> int:
+    def data_received(self, data: bytes) -> None:
         signal_us()
-        return super().send(*given)
 
 
 async def in_a_callback() -> None:
@@ -37,19 +36,18 @@ async def in_another_task() -> None:
     asyncio.create_task(other()).add_done_callback(lambda done: done.exception())
 
 
-async def in_a_write() -> None:
-    here, there = socket.socketpair()
-    there.close()
-    ours = SignalledSocket(fileno=here.detach())
-    _, writer = await asyncio.open_connection(sock=ours)
-    asyncio.get_running_loop().call_soon(writer.write, b"x")
+async def in_a_connection() -> None:
+    ours, theirs = socket.socketpair()
+    await asyncio.get_running_loop().create_connection(Signalled, sock=ours)
+    with theirs:
+        theirs.send(b"x")
 
 
 async def before_it_waits() -> None:
     signal_us()
 
 
-@pytest.mark.parametrize("arrives", [in_a_callback, in_another_task, in_a_write, before_it_waits])
+@pytest.mark.parametrize("arrives", [in_a_callback, in_another_task, in_a_connection, before_it_waits])
 def test_the_work_is_ended_and_puts_its_things_in_order(arrives: Callable[[], Coroutine[Any, Any, None]]) -> None:
     done: list[str] = []
 

@@ -1,4 +1,8 @@
-"""One Spark session for all tests of a process: two cores, small, without a web page, with a Java made for a quick start."""
+"""One Spark session for all tests of a process: two cores, small, without a web page, with a Java made for a quick start.
+
+Its queries are interpreted: to compile them takes a third of the time of a test, and each is asked once. The commands that
+tests of real pairs start (tests/tools/test_audit_story.py) compile theirs, as users' do.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +22,10 @@ SETTINGS = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
-    "spark.sql.shuffle.partitions": "4",
+    "spark.sql.shuffle.partitions": "2",
     "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
 
 

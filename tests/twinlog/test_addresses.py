@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from twinlog.addresses import resolve_address
+from twinlog.addresses import resolve_address, resolve_tls
 from twinlog.errors import ConfigError, InvalidInput
 
 OPERATOR = 'pair = "p"\n[sites.a]\nurl = "http://x:1/"\n[sites.b]\nurl = "https://x:2"\n[monitor]\ninterval_s = 1\n'
@@ -71,3 +71,34 @@ def test_a_site_s_file_where_an_operator_s_is_wanted_is_named_as_that(tmp_path: 
     (tmp_path / "a.toml").write_text('pair = "p"\nsite = "a"\n')
     with pytest.raises(ConfigError, match=r"is the configuration of site a, .* here the pair is wanted"):
         resolve_address(str(tmp_path / "a.toml"))
+
+
+@pytest.mark.parametrize(("text", "key", "belongs"), [
+    (OPERATOR.replace("[monitor]", 'ca = "ca.pem"\n[monitor]'), "sites.b.ca", "above the first section, as ca"),
+    (OPERATOR.replace('[sites.b]', 'ca = "ca.pem"\n[sites.b]'), "sites.a.ca", "above the first section, as ca"),
+    (OPERATOR + 'key = "k"\n', "monitor.key", "above the first section, as key"),
+    (OPERATOR.replace("[monitor]", 'token = "hush"\n[monitor]'), "sites.b.token", "above the first section, as token"),
+    ('[sites]\ncertificate = "x"\n' + OPERATOR.removeprefix('pair = "p"\n'), "sites.certificate", "as certificate"),
+    (OPERATOR.replace("[sites.a]", "[a]"), "a.url", "in the section [sites.a], as sites.a.url"),
+    ('url = "http://x:1"\n' + OPERATOR, "url", "in the section [sites.a], as sites.a.url"),
+])
+def test_a_key_at_a_wrong_place_is_named_with_its_place(tmp_path: Path, text: str, key: str, belongs: str) -> None:
+    path = tmp_path / "operator.toml"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match="keys of it stand at a wrong place") as caught:
+        resolve_address(str(path))
+    faults = {fault["key"]: fault for fault in caught.value.fields["faults"]}  # type: ignore[attr-defined]
+    assert belongs in faults[key]["problem"]
+    assert list(faults) == [key], "what is misplaced is not missing, too"
+    section, _, name = belongs.rpartition("as ")[2].rpartition(".")
+    assert faults[key]["allowed"] == (
+        f"[{section}], and below it: {name} = ..." if section else f"above the first line that begins with `[`: {name} = ..."
+    )
+    assert "hush" not in str(faults)
+
+
+def test_files_of_tls_that_are_no_paths_are_named_as_that(tmp_path: Path) -> None:
+    path = tmp_path / "operator.toml"
+    path.write_text("ca = 7\n" + OPERATOR)
+    with pytest.raises(ConfigError, match="it names no files for TLS"):
+        resolve_tls(str(path))

@@ -125,6 +125,14 @@ def test_the_wheel_of_the_server_needs_that_of_apps_and_has_every_file_of_its_ro
     assert inside(server_wheel, *ROOMS) == files_of(*ROOMS)
 
 
+def test_the_server_has_the_extras_that_the_page_lists(server_wheel: Path) -> None:
+    """pip only warns of an extra that is not there, and leaves out what it should bring."""
+    provided = set(re.findall(r"^Provides-Extra: (\S+)$", read(server_wheel, "METADATA"), re.MULTILINE))
+    table = (ROOT / "docs" / "install.md").read_text(encoding="utf-8").partition("| extra of")[2].partition("\n\n")[0]
+    assert set(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)) == provided - {"dev"}
+    assert provided >= {"hdfs", "spark", "chaos", "ui"}
+
+
 def test_every_verb_has_its_manual_page_in_the_wheel_that_has_the_verb(built: Built) -> None:
     for wheel, verbs in ((built.app, ["", *VERBS]), (built.server, all_verbs().keys() - VERBS.keys())):
         found = {name.rpartition("/")[2] for name in zipfile.ZipFile(wheel).namelist() if "/share/man/man1/" in name}

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.pair import free_ports
+from chaos.servers.ports import free_ports
 from tests.tools.test_dependencies import canonical
 from tests.twinlog.conftest import Built
 from tools.sources import ROOT
@@ -96,7 +96,7 @@ def install_by_the_page(built: Built, folder: Path) -> None:
     to = folder / "env"
     (folder / "requirements").symlink_to(ROOT / "requirements")
     code = [block.code for block in blocks((ROOT / "docs" / "install.md").read_text(encoding="utf-8")) if block.note != "shown"]
-    assert len(code) == 2
+    assert len(code) == 3
     script = "\n".join(["set -euo pipefail", *code, "complete -p twinlog", 'ls "${MANPATH%:}/man1/twinlog-failover.1"'])
     for written, done in (
         ("python3 -m venv", f"{' '.join(UV)} venv --quiet"), ("build/wheels", str(built.app.parent)),

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Mapping
 
 import httpx
 
-from twinlog.errors import PeerError, words
+from twinlog.errors import PeerError
 from twinlog.problem_documents import error_from_problem
 from twinlog.wire.exchange import Broken, Reply, SiteRequest
 from twinlog.wire.http import CONNECT_TIMEOUT_S, EVENT_HEADERS, EventLines, unfolded
@@ -72,12 +72,5 @@ def _broken(error: httpx.HTTPError | ssl.SSLError) -> Broken:
     if isinstance(error, httpx.TimeoutException):
         detail = "no connection in time" if isinstance(error, _NOT_SENT) else "no answer in time"
     else:
-        detail = next((tls_words(each) for each in _causes(error) if isinstance(each, ssl.SSLError)), words(error))
+        detail = tls_words(error)
     return Broken(sent=not isinstance(error, _NOT_SENT), detail=detail)
-
-
-def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    """The error, and those that it was made of."""
-    while error is not None:
-        yield error
-        error = error.__cause__ or error.__context__

@@ -17,7 +17,7 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping
-from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection, IncompleteRead
 from typing import Any
 from urllib.parse import SplitResult, quote, unquote, urlsplit
 
@@ -214,9 +214,9 @@ class _Answer(HTTPResponse):
             raise HTTPException("the connection ended in the head of the answer")
 
     def check_end(self) -> None:
-        """Raises HTTPException where an answer in chunks has no end."""
-        if self.chunked and self._timed.ended:
-            raise HTTPException("the connection ended in the answer")
+        """Raises IncompleteRead where an answer in chunks has no end, or one with a length is shorter."""
+        if self._timed.ended and (self.chunked or self.length):
+            raise IncompleteRead(b"")
 
 
 def _connected(url: SplitResult, timeout_s: float, context: ssl.SSLContext | None) -> HTTPConnection:

@@ -7,6 +7,7 @@ certificate (`verify-full`), and there is no switch that leaves this out.
 from __future__ import annotations
 
 import ssl
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from twinlog.errors import ConfigError, reason, words
@@ -39,13 +40,21 @@ def client_context(tls: Tls) -> ssl.SSLContext:
 
 
 def tls_words(error: BaseException) -> str:
-    """Returns what an error of TLS means and what to do; for another error its own words."""
+    """Returns what an error of TLS means and what to do, also where a library wrapped it; for another error its own words."""
+    whole, error = error, next((each for each in _causes(error) if isinstance(each, ssl.SSLError)), error)
     if isinstance(error, ssl.SSLCertVerificationError):
         return _VERIFICATION.get(error.verify_code, f"the certificate of the other end is refused: {error.verify_message}")
     if isinstance(error, ssl.SSLError):
         name = getattr(error, "reason", None) or ""  # an error that OpenSSL did not make has none
         return _REASONS.get(name) or f"TLS failed: {(name or words(error)).replace('_', ' ').lower()}"
-    return words(error)
+    return words(whole)
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    """The error, and those that it was made of."""
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
 
 
 _CLOCK = "is the clock right on both machines?"

@@ -83,6 +83,7 @@ def router() -> APIRouter:
 
 async def _page(context: ApiContext, codec: RowCodec, scan: Scan, kind: str, head: Head) -> Answer:
     rows, token = await read_page(context, codec, scan)
+    codec = context.codec_behind(codec)
     labels = [VARY, schema_header(codec), *stale_label(context, scan.stale)]
 
     def encode() -> Answer:
@@ -109,9 +110,10 @@ class _Lines:
 
 async def _stream(context: ApiContext, codec: RowCodec, scan: Scan, kind: str, head: Head) -> Response:
     """Streams rows. An error before the first chunk is a problem; a later one breaks the connection before the end."""
-    pieces = ArrowOut(codec, scan.columns) if kind == ARROW else _Lines(codec, scan, head)
     chunks = read_stream(context, codec, scan)
     first: list[StoredRow] = await anext(chunks, [])
+    codec = context.codec_behind(codec)
+    pieces = ArrowOut(codec, scan.columns) if kind == ARROW else _Lines(codec, scan, head)
     response = ClosedStream(_parts(codec.schema.name, pieces, first, chunks), kind)
     response.raw_headers.extend([VARY, schema_header(codec), *stale_label(context, scan.stale)])
     return response

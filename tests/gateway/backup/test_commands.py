@@ -28,16 +28,20 @@ from tests.gateway.two_sites import TwoSites
 from tests.storage.backup.test_pruning import a_place
 
 
-@pytest.fixture
-def place(tmp_path: Path) -> str:
-    """Four bases, without the files that they name."""
+def made_place(folder: Path, identity: str) -> str:
+    """Four bases of that pair, without the files that they name."""
     async def make() -> None:
-        async with target_at(tmp_path / "shop") as target:
+        async with target_at(folder / "shop") as target:
             for one in a_place([3, 4, 5, 8]):
-                await target.publish(one)
+                await target.publish(replace(one, identity=identity))
 
     asyncio.run(make())
-    return str(tmp_path / "shop")
+    return str(folder / "shop")
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> str:
+    return made_place(tmp_path, "1" * 16)
 
 
 @pytest.fixture
@@ -198,8 +202,13 @@ def test_what_is_to_go_is_said_exactly(place: str, options: list[str], said: str
 
 
 def test_a_backup_is_released_at_both_sites(place: str, sites: TwoSites) -> None:
-    address = ",".join(sites.urls.values()) if isinstance(sites.urls, dict) else str(sites.urls)
-    done = invoke("backup", "release", place, "--config", address)
+    done = invoke("backup", "release", place, "--config", ",".join(sites.urls.values()))
     assert done.exit_code == 0, done.output
     assert [f"Site {site} keeps no log for" in done.output for site in "ab"] == [True, True]
     assert len(bases(place)) == 4
+
+
+def test_another_pair_than_that_of_the_backup_releases_nothing(tmp_path: Path, sites: TwoSites) -> None:
+    place = made_place(tmp_path, "2" * 16)
+    refused = invoke("backup", "release", place, "--config", ",".join(sites.urls.values()))
+    assert (refused.exit_code, "the backup of another pair" in refused.output) == (1, True), refused.output

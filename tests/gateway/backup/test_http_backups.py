@@ -36,8 +36,10 @@ async def test_rows_and_log_come_as_messages(door: DoorClient) -> None:
 
 async def test_a_backup_is_noted_and_let_go(door: DoorClient) -> None:
     noted = await door.http.post(f"/v1/backups/{TARGET}:complete", json={**PAIR, "epoch": 1, "seq": 7})
-    released = await door.http.delete(f"/v1/backups/{TARGET}")
-    assert [noted.status_code, released.status_code] == [204, 204]
+    of_another = await door.http.delete(f"/v1/backups/{TARGET}?pair={'2' * 16}")
+    of_none = await door.http.delete(f"/v1/backups/{TARGET}?pair=mine")
+    released = [await door.http.delete(f"/v1/backups/{TARGET}{pair}") for pair in ("", f"?pair={PAIR['identity']}")]
+    assert [one.status_code for one in (noted, of_another, of_none, *released)] == [204, 409, 422, 204, 204]
 
 
 async def test_what_is_refused_is_a_problem_before_the_first_message(door: DoorClient) -> None:

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from bench.pair import Pair, free_ports
+from bench.pair import Pair
 from chaos.servers.hdfs_cluster import HdfsCluster
+from chaos.servers.ports import free_ports
 from gateway.backup.restoring import Restorer
 from gateway.backup.taking import BackupTaker
 from gateway.backup.target import opened

@@ -11,7 +11,8 @@ from urllib.request import urlopen
 
 import pytest
 
-from bench.pair import TWINLOG, Pair, free_ports
+from bench.pair import TWINLOG, Pair
+from chaos.servers.ports import free_ports
 from gateway.demo.files import write_files
 from tools.sources import ROOT
 

@@ -14,7 +14,7 @@ from storage.engines.opening import open_engine
 from tests.gateway.backup.rig import PairSites, Rows, back_up, new_site, restore, rows_of
 from tests.pair.pair import OTHER, Pair
 from tests.pair.pair_rig import epoch, open_pair, put, site
-from twinlog.errors import Conflict
+from twinlog.errors import Conflict, Refused
 
 WIDE = "x" * 2000
 WRITES = 120  # several segments of the WAL and of the remote log, so that both sites trim
@@ -121,7 +121,8 @@ async def test_nothing_is_kept_without_a_backup_nor_behind_its_release(pair: Pai
     await write_much(pair, "a")
     await switch_over(pair, "b")
     assert not kept(pair, "a")
-    target = (await back_up(pair, tmp_path / "backup")).manifest.target
+    manifest = (await back_up(pair, tmp_path / "backup")).manifest
+    target, identity = manifest.target, manifest.identity
     for name in "ab":
         assert site(pair, name).parts.cursors.of_kind("backup")
         figures = site(pair, name).backup_holds.figures(BackupSettings(old_after_s=7))
@@ -132,7 +133,10 @@ async def test_nothing_is_kept_without_a_backup_nor_behind_its_release(pair: Pai
     await switch_over(pair, "a")
     assert kept(pair, "b")
     for name in "ab":
-        await pair.running[name].service.backups.release(target)
+        with pytest.raises(Refused, match="name the configuration of the backup's own pair"):
+            await pair.running[name].service.backups.release(target, "f" * 16)
+        assert site(pair, name).parts.cursors.of_kind("backup")
+        await pair.running[name].service.backups.release(target, identity)
         assert not site(pair, name).parts.cursors.of_kind("backup")
         assert not kept(pair, name)
         assert site(pair, name).backup_holds.figures(BackupSettings()) == {}

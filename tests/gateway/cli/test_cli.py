@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from gateway.cli.screens import detail_words
 from gateway.demo.files import write_files
 from tests.gateway.cli.cli_rig import Run, invoke
 from tests.gateway.two_sites import TwoSites, refused_for_loss
@@ -148,6 +149,15 @@ def test_a_site_that_hangs_is_not_waited_for_by_validate(
     result = run("validate", "--for", "failover", "--to", "b")
     assert (result.exit_code, result.stdout.split()[:2]) == (1, ["failed", "site.answers"])
     assert asked == ["/health/live"]
+
+
+@pytest.mark.parametrize(("detail", "said"), [
+    ({"records_behind": 0, "active_silent_s": 0.2}, "records behind 0, active silent 200 ms"),
+    ({"held_bytes": 2048, "applied_seq": 1200, "is_whole": True}, "held 2.0 KiB, applied seq 1,200, is whole yes"),
+    ({"done": 1, "total": 4, "unit": "records", "eta_s": 90}, "1 of 4 records (25 %), ETA 1 min 30 s"),
+])
+def test_a_step_says_what_it_found_with_units(detail: dict[str, Any], said: str) -> None:
+    assert detail_words(detail) == said
 
 
 def test_a_failed_operation_says_how_to_go_on(run: Run, sites: TwoSites) -> None:
@@ -349,6 +359,7 @@ def test_deleting_the_row_of_two_dots_deletes_that_row(run: Run, sites: TwoSites
     (["load", "x.xls"], 2, ".parquet"),
     (["failover", "--to", "c", "--yes"], 2, "there is no site 'c'"),
     (["switchover", "--nonsense"], 2, "--nonsense"),
+    (["log-level", "loud"], 2, "'loud' is not one of"),
 ])
 def test_errors_say_what_is_wrong_and_end_with_their_code(
     run: Run, sites: TwoSites, arguments: list[str], code: int, problem: str

@@ -62,7 +62,7 @@ def test_traces_are_off_unless_they_are_asked_for_and_every_fault_of_theirs_is_t
     monkeypatch.setattr(loading, "missing_package", lambda: "opentelemetry.sdk")
     found = faults(write(tmp_path, GOOD + good + "[lease]\nlease_s = 0.1\nnoop_interval_s = 9\n"))
     assert {"traces", "lease.noop_interval_s"} <= set(found)
-    assert "pip install" in found["traces"]["allowed"]
+    assert "extra `traces`" in found["traces"]["allowed"]
     monkeypatch.setattr(loading, "missing_package", lambda: None)
     config = load_site_config(write(tmp_path, GOOD + good), {})
     assert config.traces is not None
@@ -94,6 +94,25 @@ def test_a_list_is_given_in_the_file_or_with_commas(tmp_path: Path) -> None:
     path = write(tmp_path, GOOD + "[http]\nallowed_hosts = ['orders.example', 'b']\n")
     http = load_site_config(path, {"TWINLOG_HTTP__CORS_ORIGINS": "https://a.example, http://[::1]:80"}).http
     assert (http.allowed_hosts, http.cors_origins) == (("orders.example", "b"), ("https://a.example", "http://[::1]:80"))
+
+
+@pytest.mark.parametrize(("text", "key", "said", "allowed"), [
+    (GOOD + "[wal]\ndata_dir = 'x'\n", "wal.data_dir", "belongs above the first section, as data_dir", "data_dir = ..."),
+    ("allowed_hosts = ['x']\n" + GOOD, "allowed_hosts", "belongs in the section [http], as http.allowed_hosts",
+     "[http], and below it: allowed_hosts = ..."),
+    (GOOD + "[http.lease]\n", "http.lease", "this section is [lease]", "[lease]"),
+    (GOOD + "[oidc]\nissuer = 'x'\n", "oidc", "this section is [access.oidc]", "[access.oidc]"),
+    (GOOD.replace("[peer]\n", "[http.peer]\n"), "http.peer", "this section is [peer]", "[peer]"),
+    (GOOD.replace("[dfs.", "[http.dfs."), "http.dfs", "this section is [dfs]", "[dfs]"),
+    ("port = 1\n" + GOOD, "port", "did you mean http.port or peer_http.port?", "pair"),
+])
+def test_a_key_at_a_wrong_place_is_named_with_its_place(
+    tmp_path: Path, text: str, key: str, said: str, allowed: str,
+) -> None:
+    found = faults(write(tmp_path, text))
+    assert said in found[key]["problem"]
+    assert allowed in found[key]["allowed"]
+    assert set(found) == {key}, "what is misplaced is not missing, too"
 
 
 def test_five_faults_are_told_at_once_with_file_key_and_what_is_allowed(tmp_path: Path) -> None:

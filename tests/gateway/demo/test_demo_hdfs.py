@@ -11,10 +11,10 @@ import msgspec
 import pytest
 
 from chaos.servers.hdfs_cluster import HdfsCluster
+from chaos.servers.ports import free_ports
 from gateway.cli.log import LogKind, segment_files
 from gateway.config.loading import load_site_config
 from gateway.demo.child import start_child
-from tests.crash.processes import free_port
 from tests.gateway.documented import opened
 from tools.sources import ROOT
 
@@ -24,7 +24,7 @@ TABLE = {"name": "t", "columns": [{"name": "k", "type": "int64"}, {"name": "v", 
 
 @pytest.mark.usefixtures("hdfs")
 def test_a_demo_on_two_hdfs_starts_writes_and_ends(tmp_path: Path) -> None:
-    port_a, port_b = free_port(), free_port()
+    port_a, port_b = free_ports(2)
     command = [
         sys.executable, "-m", "twinlog", "demo", "--dir", str(tmp_path), "--port-a", str(port_a), "--port-b", str(port_b),
         "--dfs", "hdfs", "--no-load", "--json",

@@ -18,8 +18,8 @@ import psycopg
 import pytest
 
 from chaos.servers.janitor import own_prefix
+from chaos.servers.ports import free_ports
 from gateway.demo.child import start_child
-from tests.crash.processes import free_port
 from tests.gateway.documented import opened
 from tests.storage.engines.sql.rig import postgres
 from tools.sources import ROOT
@@ -41,7 +41,8 @@ def folder() -> Iterator[Path]:
 @contextmanager
 def demo(folder: Path) -> Iterator[dict[str, Any]]:
     """Its sites, from a start to a SIGTERM."""
-    ports = ("--port-a", str(free_port()), "--port-b", str(free_port()))
+    port_a, port_b = free_ports(2)
+    ports = ("--port-a", str(port_a), "--port-b", str(port_b))
     command = [sys.executable, "-m", "twinlog", "demo", "--dir", str(folder), *ports, "--engine", "postgresql", "--no-load"]
     with (folder / "demo.out").open("ab") as said:
         process = start_child(command, said, folder=ROOT, left=signal.SIGTERM)

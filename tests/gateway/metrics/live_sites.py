@@ -10,7 +10,7 @@ from pathlib import Path
 
 import httpx
 
-from bench.pair import free_ports
+from chaos.servers.ports import free_ports
 from gateway.app import doors, opened_site, traces_of
 from gateway.config.loading import load_site_config
 from gateway.demo.files import write_files

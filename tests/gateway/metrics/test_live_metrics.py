@@ -25,6 +25,7 @@ NOT_SEEN_HERE = {
     "trouble", "resync_automatic", "resync_records_left", "certificate_not_after_timestamp_seconds", "tls_files_ok",
     "tls_handshakes_failed_total", "tls_handshakes_held_total", "tls_handshakes_refused_total", "tls_plain_requests_total",
     "peer_certificates_refused_total", "trace_spans_total", "table_disk_bytes",
+    "operation_without_writes_seconds",
 }
 OF_AN_ACTIVE = {"mode_sync", "committed_seq", "lease_seconds", "replication_lag_records", "at_risk_records", "remote_log_bytes"}
 OF_A_STANDBY = {"standby_staleness_seconds", "active_heard_age_seconds"}

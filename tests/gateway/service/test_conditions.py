@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 import pytest
 
 from gateway.service import conditions
-from gateway.service.conditions import Refusals, checks_of
+from gateway.service.conditions import REFUSALS_BYTES_MAX, Refusals, checks_of
 from gateway.service.port import Condition, Mutation, WriteRequest
 from storage.engine import StoredRow
 from storage.rows.codec import RowCodec
@@ -96,4 +97,31 @@ def test_the_oldest_refusals_go_first(monkeypatch: pytest.MonkeyPatch) -> None:
     refusals = Refusals()
     for key in ("a", "b", "c"):
         refusals.note(key, b"", Conflict(key))
+        refusals.note(key, b"", Conflict(key))
+    assert refusals.size_bytes == 2 * (conditions._REFUSAL_BYTES + 2)
     assert [refusals.repeated(key, b"") is not None for key in ("a", "b", "c")] == [False, True, True]
+
+
+@pytest.mark.parametrize("length", [36, 128])
+def test_refusals_know_what_they_take(length: int) -> None:
+    refusals, digests = Refusals(), [bytes((number % 256,)) * 16 for number in range(2000)]
+    tracemalloc.start()
+    try:
+        for number, digest in enumerate(digests):
+            error = PreconditionFailed(f"row x{number} has another version", key=f"x{number}", version=(1 << 60) + number)
+            refusals.note(f"{number:0{length}}", digest, error)
+        del error
+        taken, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert refusals.size_bytes * 0.8 < taken < refusals.size_bytes * 1.25
+
+
+def test_refusals_of_long_keys_stay_within_their_bound() -> None:
+    """`http.key_bytes_max` may be 64 KiB, and the text of such a key is three times as long."""
+    refusals = Refusals()
+    for number in range(400):
+        refusals.note(str(number), b"", PreconditionFailed("it has another version", key="%FF" * (64 << 10), version=number))
+    assert REFUSALS_BYTES_MAX / 2 < refusals.size_bytes <= REFUSALS_BYTES_MAX
+    assert refusals.repeated("399", b"") is not None
+    assert refusals.repeated("0", b"") is None

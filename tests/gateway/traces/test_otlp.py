@@ -98,7 +98,7 @@ async def test_a_receiver_that_is_not_there(found: Receiver, monkeypatch: pytest
     with capture_logs() as lines:
         await tracer.close()
     assert counted(tracer) == (0.0, 3.0)
-    assert lines[0]["answer"] == "no answer: ConnectionError"
+    assert lines[0]["answer"] == "no answer: connection refused"
 
 
 async def test_a_receiver_that_hangs_bounds_the_queue_and_the_end(found: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -129,6 +129,15 @@ def test_events_are_read_line_by_line(http: Http) -> None:
         assert list(http.events(f"{site.url}/events", 5.0)) == ['{"a":\n 1}', "x"]
 
 
+@pytest.mark.parametrize("sent", [CHUNKED, CHUNKED[:-5], CHUNKED[:-2], b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nab"])
+def test_a_long_answer_that_is_lost_is_told_in_plain_words(http: Http, sent: bytes) -> None:
+    with RawSite([sent], [sent]) as site:
+        request = SiteRequest(site.url, "GET", {}, b"", 5.0)
+        with pytest.raises(PeerError, match="the answer broke: the connection ended before the whole answer was there"):
+            list(http.stream(request))
+        assert http.send(request) == Broken(True, "the connection ended before the whole answer was there")
+
+
 def test_a_stream_that_is_silent_or_breaks_or_is_refused(http: Http) -> None:
     ended = threading.Event()
     refused = b'HTTP/1.1 404 No\r\nContent-Length: 37\r\n\r\n{"type":"urn:twinlog:problem:not-found"}'
@@ -140,7 +149,7 @@ def test_a_stream_that_is_silent_or_breaks_or_is_refused(http: Http) -> None:
         ended.set()
         cut = http.events(site.url, 5.0)
         assert next(cut) == "1"
-        with pytest.raises(PeerError, match="broke"):
+        with pytest.raises(PeerError, match="broke: the connection ended before the whole answer was there"):
             next(cut)
         with pytest.raises(NotFound):
             next(http.events(site.url, 5.0))
