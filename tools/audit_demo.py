@@ -10,7 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from bench.pair import free_ports
+from chaos.servers.ports import free_ports
 from gateway.demo.child import start_child
 from tools.tour import TourError, running_pair
 

@@ -21,7 +21,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bench.pair import free_ports
+from chaos.servers.ports import free_ports
 from gateway.demo.files import client_address
 from gateway.load.sources import FLIGHTS, FLIGHTS_KEY, open_source
 from spark_jobs.report.folder import FINDINGS, first_findings

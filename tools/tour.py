@@ -1,4 +1,4 @@
-"""The tours of the README and of docs/, as a programme: their ```sh blocks, run in order against a real pair on its own ports.
+"""The tours of the README and of docs/, as a program: their ```sh blocks, run in order against a real pair on its own ports.
 
 A comment before a block says what is special about it: `tour: pair` (the command that starts the pair; the tour starts one
 in its place), `tour: shown` (not run), `tour: exits N` (its exit code must be N, instead of 0); `tour: tls` before these, or
@@ -21,7 +21,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.pair import free_ports
+from chaos.servers.ports import free_ports
 from gateway.demo.child import start_child
 from tools.sources import ROOT
 

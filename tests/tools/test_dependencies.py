@@ -74,7 +74,7 @@ def test_each_extra_has_what_its_room_imports() -> None:
 
 
 def test_tools_and_tests_import_only_what_they_declare() -> None:
-    known = declared("flights", "hdfs", "spark", "traces", "chaos", "dev")
+    known = declared("flights", "hdfs", "spark", "traces", "chaos", "docs", "dev")
     assert undeclared(imported(("bench", "chaos", "tools", "tests")), known) == {}
 
 

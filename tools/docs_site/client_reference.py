@@ -11,9 +11,9 @@ import twinlog
 
 _INTRODUCTION = """# Python client
 
-`pip install twinlog` installs the client and the command. [The tutorial for app developers](../tutorial-apps.md) uses
-most of what stands here, [Data API](../api.md#from-python) has the types of columns, and [errors](errors.md) lists what a call
-may raise. This page is made from the docstrings of the package.
+The wheel `twinlog` ([install](../install.md#wheels)) has the client and the command. [The tutorial for app
+developers](../tutorial-apps.md) uses most of what stands here, [Data API](../api.md#from-python) has the types of columns, and
+[errors](errors.md) lists what a call may raise. This page is made from the docstrings of the package.
 """
 _OPTIONS = "    options: {members: false, inherited_members: false}\n"  # its members are those of Client
 

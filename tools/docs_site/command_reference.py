@@ -9,12 +9,11 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from tools.packaging.man_pages import has_value, notes, shown_value
+from tools.packaging.man_pages import forms_of, has_value, notes, shown_value, without_markup
 from twinlog.cli.main import all_verbs, command_of
 from twinlog.cli.verbs import SERVER, VERBS
 from twinlog.terminal import EXIT_CODES
 
-_MARKUP = re.compile(r"\[/?(?:bold|dim|italic)?\]")  # Rich's
 _INTRODUCTION = f"""# Commands
 
 Every verb of `twinlog`, made from the command line itself. `twinlog VERB --help` shows the same on a terminal, and `make man`
@@ -35,10 +34,10 @@ def page() -> str:
 def _verb(name: str, command: Any, mark: str) -> Iterator[str]:
     yield f"### twinlog {name}{mark} {{ #{name} }}\n"
     yield f"{_text(command.help)}\n"
-    commands = getattr(command, "commands", {})
-    if not commands:
+    forms = forms_of(command)
+    if forms.pop("", None) is not None:
         yield from _called(name, command)
-    for below, one in commands.items():
+    for below, one in forms.items():
         yield f"#### twinlog {name} {below} {{ #{name}-{below} }}\n"
         yield f"{_text(one.help)}\n"
         yield from _called(f"{name} {below}", one)
@@ -63,6 +62,6 @@ def _called(name: str, command: Any) -> Iterator[str]:
 
 
 def _text(text: str) -> str:
-    paragraphs = re.split(r"\n\s*\n", _MARKUP.sub("", text).strip())
+    paragraphs = re.split(r"\n\s*\n", without_markup(text).strip())
     plain = "\n\n".join(" ".join(one.split()) for one in paragraphs)
     return plain.replace("|", r"\|").replace("<", "&lt;").replace("[", r"\[").replace("*", r"\*")

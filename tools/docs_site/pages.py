@@ -1,8 +1,9 @@
 """The pages of the documentation site, put together in a folder of the build: docs/, the pages of the root, the references.
 
-What always holds: the repository's pages are plain Markdown that any forge shows, and are copied with their links alone
-changed: a link to a page of the root leads to its copy, and a link to a file that the site does not have becomes its text. The
-generated references are functions of the code; nobody writes them by hand, and none of them is committed.
+What always holds: the repository's pages are plain Markdown that any forge shows. They are copied, and only two things change:
+lists get the form that MkDocs reads (lists.py), and links that of the site: a link to a page of the root leads to its copy, and
+a link to a file that the site does not have becomes its text. In a search, decisions and records stand behind the handbook.
+The generated references are functions of the code; nobody writes them by hand, and none of them is committed.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
 
 from tools.docs_site import client_reference, command_reference, error_reference, http_reference
+from tools.docs_site.lists import for_mkdocs
 from tools.sources import ROOT, repository_files
 
 # Pages outside docs/, and their names on the site. The front page is docs/README.md.
@@ -22,6 +24,8 @@ OF_THE_ROOT = {
     "README.md": "overview.md", "CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md",
     "SECURITY.md": "security-policy.md",
 }
+_OF_THE_PAST = re.compile(r"decisions/|guards|track-record|rooms|CHANGELOG")
+_LATER = "---\nsearch:\n  boost: 0.1\n---\n"  # what an operator searches for stands in the handbook
 _FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"(?P<image>!?)\[(?P<text>[^\[\]]*)\]\((?P<to>[^()\s]+)\)")
 _ELSEWHERE = re.compile(r"[a-z]+:|#")
@@ -81,7 +85,8 @@ def assemble(into: Path, root: Path = ROOT) -> None:
         target = into / address
         target.parent.mkdir(parents=True, exist_ok=True)
         if path.suffix == ".md":
-            target.write_text(on_the_site((root / path).read_text(encoding="utf-8"), path, root), encoding="utf-8")
+            page = for_mkdocs(on_the_site((root / path).read_text(encoding="utf-8"), path, root))
+            target.write_text(f"{_LATER if _OF_THE_PAST.search(str(path)) else ''}{page}", encoding="utf-8")
         else:
             shutil.copyfile(root / path, target)
     shutil.copyfile(Path(__file__).parent / "site.css", into / "site.css")

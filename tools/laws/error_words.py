@@ -1,8 +1,8 @@
-"""No text shows a foreign error bare: the text of a TimeoutError or of a cancelled call may be empty.
+"""No text shows a foreign error bare: its text may be empty, or be the name of a class of Python.
 
 What always holds: where a handler or a parameter stands for an error that is not of our own tree (twinlog/errors.py), texts
-and log lines show it as words(error) or reason(error), which are never empty, or as its repr. Errors of our own always have a
-text.
+and log lines show it as words(error), reason(error) or named(error), which are never empty, and in plain words for an error of
+the network; neither its repr nor the name of its type. Errors of our own always have a text.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tools.sources import ROOT, repository_files
 
-HERE = "twinlog/errors.py"  # where both are made
+HERE = "twinlog/errors.py"  # where they are made
 PRODUCT = ("twinlog", "gateway", "switchover", "remote_log", "storage", "spark_jobs")
 OWN_ROOT = "TwinlogError"
 _SHOWING = {"str", "format", "print", "debug", "info", "warning", "error", "exception", "critical", "echo"}
@@ -40,7 +40,8 @@ def breaches(path: str, source: str, own: set[str]) -> Iterator[str]:
             if foreign:
                 for line in sorted({found.lineno for statement in body for found in _shown_bare(statement, name)}):
                     may_be = ", ".join(foreign)
-                    yield f"{path}:{line}: shows {name} bare, which may be {may_be}: write words({name}) or reason({name})"
+                    write = f"write words({name}), reason({name}) or named({name})"
+                    yield f"{path}:{line}: shows {name} bare, which may be {may_be}: {write}"
 
 
 def _errors(node: ast.AST) -> Iterator[tuple[str, ast.expr, list[ast.stmt]]]:
@@ -69,14 +70,15 @@ def _shown_bare(node: ast.AST, name: str) -> Iterator[ast.expr]:
     if isinstance(node, ast.ExceptHandler) and node.name == name:
         return
     shown: list[ast.expr] = []
-    if isinstance(node, ast.FormattedValue) and node.conversion in (-1, ord("s")):
+    if isinstance(node, ast.FormattedValue):
         shown = [node.value]
     elif isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in _SHOWING:
         shown = [*node.args, *(keyword.value for keyword in node.keywords if keyword.arg != "exc_info")]
     elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
         shown = node.right.elts if isinstance(node.right, ast.Tuple) else [node.right]
     shown = [part for one in shown for part in (one.values if isinstance(one, ast.BoolOp) else [one])]
-    yield from (one for one in shown if ast.unparse(one) in (name, f"{name}.strerror"))
+    bare = (name, f"{name}.strerror", f"repr({name})", f"type({name}).__name__", f"{name}.__class__.__name__")
+    yield from (one for one in shown if ast.unparse(one) in bare)
     for child in ast.iter_child_nodes(node):
         yield from _shown_bare(child, name)
 

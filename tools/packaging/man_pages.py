@@ -22,25 +22,32 @@ _SHOWN_TYPES = {"integer": "N", "int": "N", "float": "X", "path": "PATH"}
 
 
 def page_of(name: str, date: str) -> str:
-    """Returns the page of one verb; of a group, with a section for each of its commands. `date`: such as 2026-11-24."""
+    """Returns the page of one verb; of a group, with a section for each of its commands. `date` is one such as 2026-11-24."""
     verb = all_verbs()[name]
     command = command_of(name, verb)
     lines = [_head(f"twinlog-{name}", date), *_named(f"twinlog-{name}", verb.help)]
-    commands: dict[str, Any] = getattr(command, "commands", {})
+    forms = forms_of(command)
     lines += [".SH SYNOPSIS"]
-    for below, one in (commands or {"": command}).items():
+    for below, one in forms.items():
         lines += [*_synopsis(f"{name} {below}".strip(), one), ".br"]
     lines[-1:] = [".SH DESCRIPTION", *_paragraphs(command.help or verb.help)]
-    if commands:
-        lines.append(".SH COMMANDS")
-        for below, one in commands.items():
-            lines += [f".SS twinlog {_text(name)} {_text(below)}", *_paragraphs(one.help), *_params(one.params)]
-            lines += [".PP", _text(one.epilog or "")]
-    else:
+    if forms.pop("", None) is not None:
         lines += _params(command.params, ".SH ARGUMENTS", ".SH OPTIONS")
         if command.epilog:
             lines += [".SH EXIT STATUS", _text(command.epilog)]
+    if forms:
+        lines.append(".SH COMMANDS")
+        for below, one in forms.items():
+            lines += [f".SS twinlog {_text(name)} {_text(below)}", *_paragraphs(one.help), *_params(one.params)]
+            lines += [".PP", _text(one.epilog or "")]
     return "\n".join([*lines, ".SH SEE ALSO", ".BR twinlog (1)"]) + "\n"
+
+
+def forms_of(command: Any) -> dict[str, Any]:
+    """Returns the ways to call a verb: its commands by their names, and as "" the verb itself where it works without one."""
+    commands: dict[str, Any] = getattr(command, "commands", {})
+    alone = {"": command} if not commands or command.invoke_without_command else {}
+    return {**alone, **commands}
 
 
 def root_page(date: str) -> str:
@@ -114,7 +121,7 @@ def notes(param: Any) -> Iterator[str]:
     """Yields what a page adds to the help of a parameter: its choices, its default, its variable of the environment."""
     if param.required:
         yield "Required."
-    if getattr(param, "multiple", False):
+    if getattr(param, "multiple", False) and "repeated" not in (param.help or ""):
         yield "May be given several times."
     choices = getattr(param.type, "choices", None)
     if choices:
@@ -148,10 +155,15 @@ def _paragraphs(text: str) -> Iterator[str]:
 
 def _text(text: str) -> str:
     """Returns text in which roff sees nothing of its own, with what stands in backticks set bold."""
-    plain = " ".join(_MARKUP.sub("", text).split())
+    plain = " ".join(without_markup(text).split())
     escaped = plain.replace("\\", r"\e").replace("-", r"\-").replace("'", r"\(aq").replace("^", r"\(ha").replace("~", r"\(ti")
     escaped = _CODE.sub(r"\\fB\1\\fR", escaped)
     return rf"\&{escaped}" if escaped.startswith(".") else escaped
+
+
+def without_markup(text: str) -> str:
+    """Returns a help text without what is for Rich alone: its tags, and the backslash before a bracket that is none."""
+    return _MARKUP.sub("", text).replace(r"\[", "[")
 
 
 def write(folder: Path, date: str, names: set[str] | None = None) -> None:

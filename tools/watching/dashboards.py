@@ -75,6 +75,10 @@ PAIR_PANELS = (
     Panel("Role changes", (
         (f"sum by (site, kind, outcome) (twinlog_operations_total{OF_PAIR})", "{{site}} {{kind}} {{outcome}}"),
     )),
+    Panel("Time of role changes", (
+        (f"twinlog_operation_seconds{OF_PAIR}", "{{site}} {{kind}}"),
+        (f"twinlog_operation_without_writes_seconds{OF_PAIR}", "{{site}} {{kind}}, without writes"),
+    ), "s", empty_while="no role change has succeeded since the sites were started"),
     Panel("Storage and disk", (
         (f"twinlog_engine_disk_bytes{OF_PAIR}", "storage of {{site}}"),
         (f"twinlog_disk_free_bytes{OF_PAIR}", "free at {{site}}"),

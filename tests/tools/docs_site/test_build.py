@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import re
 from html.parser import HTMLParser
 from pathlib import Path, PurePosixPath
 
+import markdown
 import pytest
+from markdown_it import MarkdownIt
 
 from tests.needs import need_package
 from tools.docs_site.__main__ import build, strict
+from tools.docs_site.lists import for_mkdocs
 from tools.docs_site.pages import OF_THE_ROOT, on_the_site
 from tools.sources import ROOT, repository_files
 from twinlog.cli.main import all_verbs
 from twinlog.errors import TwinlogError
 
 NAV = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").split("\nnav:\n")[1].split("\nnot_in_nav:")[0]
+PAGES = [path for path in repository_files(ROOT, ".md") if path.parts[0] == "docs" or str(path) in OF_THE_ROOT]
+EXTENSIONS = ["attr_list", "tables", "pymdownx.highlight", "pymdownx.superfences"]  # of mkdocs.yml: those that make blocks
+BLOCKS = {"ol", "ul", "li", "pre", "table", "blockquote", *(f"h{level}" for level in range(1, 6))}
 LOADED = {"src", "srcset", "poster", "data"}
 
 
@@ -30,6 +37,21 @@ class Loaded(HTMLParser):
         given = dict(attrs)
         names = LOADED | ({"href"} if tag == "link" and given.get("rel") != "canonical" else set())
         self.addresses += [str(given[name]) for name in names & set(given)]
+
+
+class Shape(HTMLParser):
+    """The blocks of a page, and where lists and their items end: what is inside what."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags += [tag] * (tag in BLOCKS)
+
+    def handle_endtag(self, tag: str) -> None:
+        self.tags += [f"/{tag}"] * (tag in ("ol", "ul", "li"))
 
 
 @pytest.fixture(scope="module")
@@ -54,6 +76,30 @@ def test_every_link_and_entry_of_the_strict_build_is_right(site: Path) -> None:
     pages = {str(path.relative_to(site)) for path in site.rglob("*.html")}
     assert pages > {"index.html", "quick-start.html", "operations.html", "decisions/index.html", "reference/http.html"}
     assert (site / "page" / "switchover.png").is_file()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=str)
+def test_a_page_has_the_same_blocks_on_the_site_as_on_a_forge(page: Path) -> None:
+    """A list behind a line of text was running text, and nested steps of the runbook were counted on as steps of their own."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    made = Shape(markdown.markdown(for_mkdocs(text), extensions=EXTENSIONS))
+    assert made.tags == Shape(MarkdownIt("commonmark").enable("table").render(text)).tags
+
+
+def test_a_list_is_moved_and_nothing_else_changes() -> None:
+    text = "Said:\n- one\n  more\n   - inner\n\n     ```\n       x\n     ```\n- two\n\n```\n- no list\n  - at all\n```\n"
+    moved = "Said:\n\n- one\n    more\n    - inner\n\n        ```\n          x\n        ```\n\n- two\n"
+    moved += "\n```\n- no list\n  - at all\n```\n"
+    assert for_mkdocs(text) == moved
+
+
+def test_a_search_finds_the_handbook_before_the_decisions(site: Path) -> None:
+    found = json.loads((site / "search" / "search_index.json").read_text(encoding="utf-8"))["docs"]
+    boosts = {one["location"]: one.get("boost", 1) for one in found if "#" not in one["location"]}
+    later = {page for page, boost in boosts.items() if boost < 1}
+    assert later > {"guards.html", "track-record.html", "changelog.html"}
+    assert [page for page in boosts if page.startswith("decisions/") and page not in later] == []
+    assert "operations.html" not in later
 
 
 def test_no_page_loads_anything_from_elsewhere(site: Path) -> None:

@@ -17,11 +17,15 @@ BARE = [
     'raise NotFound("it failed: " + str(error)) from error', '_log.warning("it failed", error=error)',
     'log.error("it failed: %s", error)', 'say("it failed: %s" % error)', 'say("%s: %s" % (name, error))',
     'say("it failed: {}".format(error))', "print(error)", 'raise NotFound(f"it failed: {error.strerror}") from error',
-    'say(f"it failed: {error.strerror or error}")', 'if late:\n        say(f"it failed: {error}")',
+    'say(f"it failed: {error.strerror or error}")', 'say(f"it failed: {error!r}")',
+    'log.error("it failed", error=repr(error))',
+    'say(f"{type(error).__name__}: it failed")', 'say(f"{error.__class__.__name__}: it failed")',
+    'if late:\n        say(f"it failed: {error}")',
 ]
 SOUND = [
     'raise NotFound(f"it failed: {words(error)}") from error', 'raise NotFound(f"it failed: {reason(error)}") from error',
-    'say(f"it failed: {error!r}")', 'log.error("it failed", exc_info=error)', "raise", "self.failed(error)",
+    'raise NotFound(f"it failed: {named(error)}") from error',
+    'log.error("it failed", exc_info=error)', "raise", "self.failed(error)",
     "say(f'{error.errno}')", "if error is late or error:\n        raise",
 ]
 

@@ -45,12 +45,13 @@ def test_a_page_has_all_that_the_help_has(pages: dict[str, str], name: str) -> N
     shown = set_by_groff(pages[f"twinlog-{name}.1"])
     assert shown.count(f"twinlog-{name} - ") == 1, "whatis(1) finds its line"
     commands: dict[str, Any] = getattr(command, "commands", {})
-    for below, one in (commands or {"": command}).items():
+    alone = {"": command} if command.params or not commands else {}  # `twinlog backup --to` is a call of a group
+    for below, one in {**alone, **commands}.items():
         assert f"twinlog {name} {below}".strip() in shown
         for param in one.params:
             entry = param.opts[0] if param.param_type_name == "option" else man_pages.shown_value(param)
             assert f" {entry} " in shown
-            assert " ".join((param.help or "").replace("`", "").split()) in shown
+            assert " ".join((param.help or "").replace("`", "").replace(r"\[", "[").split()) in shown
             assert param.envvar is None or f"Environment: {param.envvar}." in shown
         assert (one.epilog or "Exit codes") in shown
 

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from bench.pair import free_ports
+from chaos.servers.ports import free_ports
 from tests.needs import need_program
 
 DEADLINE_S = 120.0
@@ -43,6 +43,12 @@ class Prometheus:
         """Returns whether a panel over the time since then, to now, shows anything: a number that is no NaN."""
         found = self.ask("query_range", query=expr, start=str(since_s), end=str(time.time()), step="1")["result"]
         return any(value != "NaN" for each in found for _, value in each["values"])
+
+    def labels(self, expr: str, since_s: float) -> set[str]:
+        """Returns the labels that every series of a panel has over the time since then."""
+        found = self.ask("query_range", query=expr, start=str(since_s), end=str(time.time()), step="1")["result"]
+        every = [set(each["metric"]) for each in found]
+        return set.intersection(*every) if every else set()
 
     def firing(self) -> set[tuple[str, str]]:
         """The alerts that fire now: name and site, or an empty text where an alert is about a pair."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ import pytest
 
 from tests.crash.processes import Processes, open_pair
 from tests.tools.watching.prometheus_rig import Prometheus, prometheus
-from tools.watching.dashboards import DASHBOARDS
+from tools.watching.dashboards import DASHBOARDS, dashboard
 from tools.watching.draw import rules_yaml
 from twinlog import Client
 from twinlog.errors import TwinlogError
@@ -25,6 +26,8 @@ PAIR = "demo"
 EVER = "max by (alertname, site) (max_over_time(ALERTS{alertstate='firing'}[1h]))"
 LOST_ACTIVE = {("TwinlogSiteDown", "a"), ("TwinlogNoActive", "")}
 PANELS = [panel for _, panels in DASHBOARDS.values() for panel in panels]
+CHANGED = "Time of role changes"  # with a switchover, the only one that says how long writes paused
+LATER = {"Alerts that fire", "Problems", CHANGED}
 NEVER_SHOWN = {"Answers with 5xx"}  # while a site is lost, a client is told to wait, or which site to ask
 TAKEN_OVER = {("TwinlogSiteDown", "a"), ("TwinlogOneCopy", "b"), ("TwinlogStandbyUnreachable", "b"), ("TwinlogTrouble", "b")}
 
@@ -95,7 +98,7 @@ def test_a_failover_fires_what_it_should_and_all_is_quiet_after_the_rejoin(watch
     assert server.firing() == set()
     since_s = time.time()
     with _load(pair):
-        server.until("rates of the load", lambda: not _without_data(server, since_s) - {"Alerts that fire", "Problems"})
+        server.until("rates of the load", lambda: not _without_data(server, since_s) - LATER)
         pair.kill("a")
         server.until("the loss of the active fires", lambda: server.firing() >= LOST_ACTIVE)
         assert pair.operate("b", "failover", "b")["state"] == "succeeded"
@@ -105,9 +108,29 @@ def test_a_failover_fires_what_it_should_and_all_is_quiet_after_the_rejoin(watch
         pair.until_roles("STANDBY", "ACTIVE")
         server.until("all is quiet again", lambda: not server.firing())
         assert not pair.write("a")  # a problem, which names the active
-        server.until("each panel has data", lambda: not _without_data(server, since_s))
-    ever = {(each["metric"]["alertname"], each["metric"].get("site", "")) for each in server.query(EVER)}
+        server.until("each panel has data", lambda: not _without_data(server, since_s) - {CHANGED})
+        found = server.query(EVER)
+        assert pair.operate("a", "switchover", "a")["state"] == "succeeded"  # it is in no alert: all of them are read
+        server.until("the switchover is there", lambda: not _without_data(server, since_s))
+        assert _legends_without_label(server, since_s) == []
+    ever = {(each["metric"]["alertname"], each["metric"].get("site", "")) for each in found}
     assert ever == LOST_ACTIVE | TAKEN_OVER | ({("TwinlogTrouble", "a")} & ever)
+
+
+def test_the_variable_of_the_dashboards_has_the_pair_as_its_value(watched: Watched) -> None:
+    """A dashboard has no other one, but the data source, which Grafana fills in by itself."""
+    variables = [one for name in DASHBOARDS for one in dashboard(name)["templating"]["list"] if one["type"] != "datasource"]
+    assert [one["name"] for one in variables] == ["pair"]
+    metric, label = re.fullmatch(r"label_values\((\w+), (\w+)\)", variables[0]["query"]["query"]).groups()  # type: ignore[union-attr]
+    assert watched.prometheus.ask(f"label/{label}/values", **{"match[]": metric}) == [PAIR]
+
+
+def _legends_without_label(server: Prometheus, since_s: float) -> list[str]:
+    """The legends that name a label which the series of their query do not have: Grafana would draw nothing in its place."""
+    return [
+        f"{panel.title}: {legend}" for panel in PANELS if panel.title not in NEVER_SHOWN for expr, legend in panel.queries
+        if not set(re.findall(r"\{\{(\w+)\}\}", legend)) <= server.labels(_query(expr), since_s)
+    ]
 
 
 def _without_data(server: Prometheus, since_s: float) -> set[str]:
