@@ -25,9 +25,10 @@ from urllib.parse import urlsplit
 from bench import measure
 from bench.gate import Gate
 from bench.load_generator import LoadPlan
-from bench.pair import TWINLOG, BenchError, free_ports
+from bench.pair import TWINLOG, BenchError
 from bench.requests import BENCH_TABLE, Workload, row
 from chaos.servers.hdfs_cluster import HdfsCluster
+from chaos.servers.ports import free_ports
 from gateway.demo.files import write_files
 from gateway.demo.servers import HdfsRoot
 from twinlog import Client

@@ -1,7 +1,8 @@
-"""The order in which xdist's workers take the tests: what takes minutes begins first, each at a worker of its own.
+"""The order in which xdist's workers take the tests: what takes minutes begins first, and what shares a server stays at one.
 
 A run is as long as its last worker. xdist gives each worker an equal share of the tests as they were collected, so one of four
 minutes that stands near the end of a share kept one worker busy while the others, and most of the machine, had nothing left.
+What stands near the end is also stolen by all, so each of them started a Java for a few tests of Spark.
 What always holds: every test that was collected is given out once, to whichever worker; nothing but the order differs.
 """
 
@@ -23,14 +24,31 @@ LONGEST = (
 )
 
 
+# Each of these rooms shares a server that is slow to start, Spark's Java or a real HDFS: one worker has all of its tests.
+TOGETHER = (
+    ("tests/spark_jobs/",),
+    (
+        "tests/remote_log/dfs/hdfs/", "tests/pair/parts/test_hdfs", "tests/gateway/backup/test_on_hdfs.py",
+        "tests/chaos/servers/test_hdfs_cluster.py",
+    ),
+)
+
+
 def dealt(names: Sequence[str], workers: int) -> list[int]:
-    """The places of all `names` in the order in which xdist shares them out: equal parts, each with its longest first."""
+    """The places of all `names` in the order in which xdist shares them out in equal parts: some parts begin with the tests of
+    one room of TOGETHER, the others with the longest tests."""
     longest = [place for first in LONGEST for place, name in enumerate(names) if name.startswith(first)]
-    taken = set(longest)
+    taken, parts = set(longest), [list[int]() for _ in range(workers)]
+    for number, room in enumerate(TOGETHER):
+        found = [place for place, name in enumerate(names) if name.startswith(room) and place not in taken]
+        parts[number % workers] += found
+        taken.update(found)
+    free = [part for part in parts if not part] or parts
+    for number, place in enumerate(longest):
+        free[number % len(free)].append(place)
     rest = iter([place for place in range(len(names)) if place not in taken])
     order: list[int] = []
-    for worker in range(workers):
-        part = longest[worker::workers]
+    for worker, part in enumerate(parts):
         size = (len(names) - len(order)) // (workers - worker)
         order += part + [place for _, place in zip(range(size - len(part)), rest, strict=False)]
     return order + list(rest)

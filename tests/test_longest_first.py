@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.longest_first import LONGEST, dealt
+from tests.longest_first import LONGEST, TOGETHER, dealt
 from tools.sources import ROOT
 
 
-@given(st.lists(st.sampled_from([*LONGEST, "tests/short.py"])), st.integers(1, 9))
+@given(st.lists(st.sampled_from([*LONGEST, *(room[0] for room in TOGETHER), "tests/short.py"])), st.integers(1, 9))
 def test_every_test_is_given_out_once(files: list[str], workers: int) -> None:
     names = [f"{file}::{number}" for number, file in enumerate(files)]
     assert sorted(dealt(names, workers)) == [*range(len(names))]
@@ -29,7 +29,19 @@ def test_every_share_begins_with_its_longest() -> None:
     assert [name for name in order if name not in LONGEST] == short, "the rest is as it was: what shares a fixture is together"
 
 
+def test_one_worker_has_all_tests_of_a_room_and_the_others_the_longest() -> None:
+    rooms = [[f"{room[0]}test_{number}.py" for number in range(4)] for room in TOGETHER]
+    short = [f"tests/short.py::{number}" for number in range(40)]
+    names = [*short, *LONGEST[:4], *rooms[0], *rooms[1]]
+    order = [names[place] for place in dealt(names, 4)]
+    assert [order[:4], order[13:17]] == rooms
+    assert [order[26:28], order[39:41]] == [[LONGEST[0], LONGEST[2]], [LONGEST[1], LONGEST[3]]]
+
+
 def test_every_name_is_that_of_a_test() -> None:
+    for room in TOGETHER:
+        for name in room:
+            assert list(ROOT.glob(f"{name}*")), name
     for name in LONGEST:
         file, _, function = name.partition("::")
         assert f"def {function or 'test_'}" in (ROOT / file).read_text(encoding="utf-8")

@@ -22,8 +22,9 @@ from typing import NamedTuple
 
 from bench.load_generator import LoadPlan
 from bench.measure import load, spread
-from bench.pair import POLL_S, READY_S, STOP_S, TWINLOG, BenchError, free_ports
+from bench.pair import POLL_S, READY_S, STOP_S, TWINLOG, BenchError
 from bench.requests import BENCH_TABLE, Workload
+from chaos.servers.ports import free_ports
 from gateway.demo.child import start_child
 from gateway.demo.files import write_files
 from gateway.demo.servers import child_environ

@@ -25,8 +25,9 @@ from typing import Any, Self
 from bench import measure
 from bench.load_generator import LoadPlan
 from bench.measure import spread
-from bench.pair import POLL_S, READY_S, STOP_S, TWINLOG, BenchError, free_ports
+from bench.pair import POLL_S, READY_S, STOP_S, TWINLOG, BenchError
 from bench.requests import BENCH_TABLE, Workload
+from chaos.servers.ports import free_ports
 from gateway.demo.files import write_files
 from tools.sources import ROOT
 from twinlog.errors import TwinlogError

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import multiprocessing
-import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ from typing import Any
 
 import httpx
 
+from chaos.servers.ports import free_ports
 from gateway.demo.files import write_files
 from tests.crash import serve_site
 from tests.gateway.documented import opened
@@ -25,13 +25,6 @@ COLUMNS = [{"name": "k", "type": "string"}, {"name": "v", "type": "int64"}, {"na
 TABLE = {"name": "t", "columns": COLUMNS, "primary_key": ["k"]}
 DEADLINE_S = 3.0  # of a write
 OTHER = {"a": "b", "b": "a"}
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 @dataclass
@@ -46,7 +39,7 @@ class Record:
 class Processes:
     def __init__(self, directory: Path, *, coordinator: bool = True) -> None:
         self.directory = directory
-        self.ports = {"a": free_port(), "b": free_port()}
+        self.ports = dict(zip("ab", free_ports(2), strict=True))
         self.urls = {site: f"http://127.0.0.1:{port}" for site, port in self.ports.items()}
         self.configs = write_files(directory, self.ports, engine="rocksdb")
         for config in () if coordinator else self.configs.values():

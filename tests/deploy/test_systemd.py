@@ -12,7 +12,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from bench.pair import free_ports
+from chaos.servers.ports import free_ports
 from gateway.demo.child import start_child
 from gateway.demo.files import write_files
 from tests.deploy import sandbox
