@@ -15,8 +15,8 @@ from xdist.remote import Producer
 from chaos.servers.hdfs_cluster import HdfsCluster
 from chaos.servers.janitor import employ
 from storage.invariants import watched
-from tests.longest_first import LongestFirst
 from tests.needs import need_hdfs
+from tests.suite.longest_first import LongestFirst
 
 _folders = count(1)
 

@@ -1,4 +1,6 @@
-"""Tests neither skip nor wait for a fixed time: what a run passes has run, and what waits is waiting for a thing.
+"""Tests neither skip nor wait for a fixed time, and measure memory in a process of its own.
+
+What a run passes has run, what waits is waiting for a thing, and a worker does not crash beside a Java (tests/suite/traced.py).
 
 What always holds: no file below tests/ skips a test or expects it to fail, but those that EXEMPT names. A sleep of the real
 clock stands in a loop, as a poll or as the pace of a client; one that stands alone says on its line why only time can do it,
@@ -15,8 +17,9 @@ from tools.sources import ROOT, repository_files
 
 EXEMPT = {
     "tests/chaos/conftest.py": "a sandbox that forbids tracing",
-    "tests/test_needs.py": "it looks whether a need would skip",
+    "tests/suite/test_needs.py": "it looks whether a need would skip",
 }
+TRACED = "tests/suite/traced.py"
 VIRTUAL = ("tests/chaos/simulate/",)
 REASON = "# by the clock: "
 _SKIPS = {"pytest.skip", "pytest.importorskip", "pytest.xfail", "pytest.mark.skip", "pytest.mark.skipif", "pytest.mark.xfail"}
@@ -28,6 +31,8 @@ def breaches(path: str, source: str) -> Iterator[str]:
     lines = source.splitlines()
     for node, repeated in _walk(ast.parse(source), False):
         named = ast.unparse(node) if isinstance(node, ast.Attribute) else ""
+        if isinstance(node, ast.Name) and node.id == "tracemalloc" and path != TRACED:
+            yield f"{path}:{node.lineno}: traces memory where threads of a Java may crash it: use {TRACED}"
         if named in _SKIPS and path not in EXEMPT:
             yield f"{path}:{node.lineno}: {named} hides a test: let it fail and say what it needs (tests/needs.py)"
         if (

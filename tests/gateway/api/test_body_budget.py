@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import threading
-import tracemalloc
-from collections.abc import Iterator
-from contextlib import contextmanager
 
+import httpx
 import msgspec
 import pytest
 
@@ -17,6 +14,7 @@ from gateway.api.body_budget import SMALL_BODY_BYTES, BodyBudget, BodyHold
 from gateway.service.http_settings import HttpSettings
 from tests.gateway.door_client import ROWS, DoorClient, plain_door, problem, served_door
 from tests.gateway.http.differential import Door
+from tests.suite.traced import Taken, run_in_own_process, traced
 from twinlog.errors import Overloaded
 
 MIB = 1 << 20
@@ -152,16 +150,25 @@ async def test_a_chunked_body_is_counted_as_it_comes(short_waits: None) -> None:
         writer.close()
 
 
-@contextmanager
-def _without_collector() -> Iterator[None]:
-    gc.collect()
-    gc.disable()
-    tracemalloc.start()
-    try:
-        yield
-    finally:
-        tracemalloc.stop()
-        gc.enable()
+async def _refused(body: bytes, lost: Exception | None) -> tuple[Taken, set[bytes]]:
+    """Returns what 12 MiB of refused bodies leave, and the beginnings of the answers."""
+    door = Door(hot=True)
+    await door.open()
+    head = f"PUT {ROWS}/UA,1 HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+    request = f"{head}content-length: {len(body)}\r\n\r\n".encode() + body
+    await door.converse(iter([request]))
+    answers = set()
+    with traced(collector=False) as taken:
+        for _ in range(12 * MIB // len(body)):
+            answers.add((await door.converse(iter([request]), lost))[:12])
+    return taken, answers
+
+
+async def _answered(path: str, content_type: str, body: bytes) -> tuple[Taken, httpx.Response]:
+    async with plain_door() as door:
+        with traced() as taken:
+            answer = await door.http.post(path, content=body, headers={"content-type": content_type})
+        return taken, answer
 
 
 @pytest.mark.parametrize("body", [
@@ -169,19 +176,12 @@ def _without_collector() -> Iterator[None]:
     b'{"nope":"' + b"x" * 30_000 + b'"}',
 ], ids=["malformed", "invalid", "too large", "invalid, on the hot path"])
 @pytest.mark.parametrize("lost", [None, ConnectionResetError()], ids=["closed", "reset"])
-async def test_a_refused_body_is_let_go_at_once(body: bytes, lost: Exception | None) -> None:
+def test_a_refused_body_is_let_go_at_once(body: bytes, lost: Exception | None) -> None:
     """Not when the collector comes by: an error, its traceback and the frames refer to each other. Nor when the time of an idle
     connection is over, for one that its client resets."""
-    door = Door(hot=True)
-    await door.open()
-    head = f"PUT {ROWS}/UA,1 HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
-    request = f"{head}content-length: {len(body)}\r\n\r\n".encode() + body
-    await door.converse(iter([request]))
-    with _without_collector():
-        for _ in range(12 * MIB // len(body)):
-            answer = await door.converse(iter([request]), lost)
-            assert answer.startswith((b"HTTP/1.1 400 ", b"HTTP/1.1 413 ", b"HTTP/1.1 422 "))
-        assert tracemalloc.get_traced_memory()[0] < 4 * MIB
+    taken, answers = run_in_own_process(_refused, body, lost)
+    assert answers <= {b"HTTP/1.1 400", b"HTTP/1.1 413", b"HTTP/1.1 422"}
+    assert taken.held_bytes < 4 * MIB
 
 
 # ---- what bodies become
@@ -194,17 +194,12 @@ def _lists(count: int, before: bytes) -> bytes:
     b"\x81\xa9mutations\x91\x82\xa2op\xa6upsert\xa3row\x83\xa7carrier\xa2UA\xa6flight\x01\xa4more",
     b"\x82\xaaconditions\x92\x81\xa7version",
 ], ids=["batch", "check"])
-async def test_what_a_row_of_a_batch_becomes_is_bounded(plain: DoorClient, before: bytes) -> None:
+def test_what_a_row_of_a_batch_becomes_is_bounded(before: bytes) -> None:
     body = _lists(12 * MIB, before) + (b"\x80\xa9mutations\x90" if b"conditions" in before else b"")
     path = f"{ROWS}/UA,1:check" if b"conditions" in before else BATCH
-    tracemalloc.start()
-    try:
-        answer = await plain.http.post(path, content=body, headers=PACKED)
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
+    taken, answer = run_in_own_process(_answered, path, "application/x-msgpack", body)
     problem(answer, 413, "too-large")
-    assert peak < 4 * len(body)
+    assert taken.peak_bytes < 4 * len(body)
 
 
 async def test_large_bodies_are_decoded_beside_the_loop_one_at_a_time(plain: DoorClient) -> None:
@@ -223,16 +218,11 @@ async def test_large_bodies_are_decoded_beside_the_loop_one_at_a_time(plain: Doo
     assert await asyncio.gather(*large) == [(True, True)] * 2
 
 
-async def test_the_line_of_a_fault_is_found_without_all_lines(plain: DoorClient) -> None:
+def test_the_line_of_a_fault_is_found_without_all_lines() -> None:
     body = b"\n" * (2 * MIB) + b"nonsense\n"
-    tracemalloc.start()
-    try:
-        answer = await plain.http.post(BATCH, content=body, headers={"content-type": "application/x-ndjson"})
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
+    taken, answer = run_in_own_process(_answered, BATCH, "application/x-ndjson", body)
     problem(answer, 400, "malformed-body", line=2 * MIB + 1)
-    assert peak < 5 * len(body)
+    assert taken.peak_bytes < 5 * len(body)
 
 
 async def test_a_batch_of_defaults_is_bounded_too() -> None:

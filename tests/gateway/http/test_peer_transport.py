@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import socket
 import time
-import tracemalloc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
@@ -20,6 +18,7 @@ from gateway.http.server import HttpServer, ServerSettings, listen
 from gateway.service.http_settings import HttpSettings
 from tests.gateway.dict_service import DictService
 from tests.remote_log.replication.transport_contract import StubPeer, TransportContract
+from tests.suite.traced import Taken, run_in_own_process, traced
 from twinlog.errors import PeerError
 
 MIB = 1 << 20
@@ -124,23 +123,21 @@ async def answers(*whole: bytes, lengths: list[int] | None = None) -> AsyncItera
         await server.wait_closed()
 
 
-async def test_a_body_is_let_go_with_its_call() -> None:
-    """Not when the garbage collector comes by: at full speed that was some hundred MiB later."""
+async def _sixteen_calls() -> tuple[Taken, list[int]]:
     async with peer(msgspec.msgpack.encode({"ok": True})) as (transport, lengths):
         await transport.call("replicate", {"frames": bytes(MIB)}, dict, 5.0)
-        gc.collect()
-        gc.disable()
-        tracemalloc.start()
-        try:
+        with traced(collector=False) as taken:
             for _ in range(16):
                 assert await transport.call("replicate", {"frames": bytes(MIB)}, dict, 5.0) == {"ok": True}
-            kept, _ = tracemalloc.get_traced_memory()
-        finally:
-            tracemalloc.stop()
-            gc.enable()
+    return taken, lengths
+
+
+def test_a_body_is_let_go_with_its_call() -> None:
+    """Not when the garbage collector comes by: at full speed that was some hundred MiB later."""
+    taken, lengths = run_in_own_process(_sixteen_calls)
     assert len(lengths) == 17
     assert min(lengths) > MIB
-    assert kept < 3 * MIB
+    assert taken.held_bytes < 3 * MIB
 
 
 async def test_an_answer_that_never_ends_ends_by_the_time_out() -> None:

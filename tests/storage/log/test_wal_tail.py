@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tracemalloc
 from contextlib import nullcontext
 
 import pytest
@@ -14,27 +13,38 @@ from storage.log.wal_tail import MemoryTail
 from tests.planting import planted
 from tests.storage.engines.engine_rig import Log, upsert
 from tests.storage.log.frames import a_frame, run
+from tests.suite.traced import in_own_process, traced
 from twinlog.errors import LogGap
 
 MIB = 1 << 20
 
 
+def _appended(tail: MemoryTail) -> int:
+    """Returns the last sequence number of 20,000 small frames."""
+    log = Log()
+    for _ in range(20_000):
+        frame = log.frame(upsert(b"key", b"v" * 20))
+        tail.append(frame)
+        frame.release_records()
+    return log.seq
+
+
+def _appended_traced() -> tuple[int, int]:
+    """Returns what the tail takes, and what it believes that it takes, in bytes."""
+    tail = MemoryTail(MIB)
+    with traced() as taken:
+        _appended(tail)
+    return taken.held_bytes, tail.size_bytes
+
+
 def test_small_frames_stay_within_the_bound() -> None:
-    log, tail = Log(), MemoryTail(MIB)
-    tracemalloc.start()
-    try:
-        for _ in range(20_000):
-            frame = log.frame(upsert(b"key", b"v" * 20))
-            tail.append(frame)
-            frame.release_records()
-        del frame
-        taken, _ = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
+    taken, counted = in_own_process(_appended_traced)
     assert MIB / 2 < taken < MIB * 5 / 4
-    assert taken * 0.8 < tail.size_bytes <= MIB
-    assert tail.reaches(log.seq - 1_000)
-    assert not tail.reaches(log.seq - 10_000)
+    assert taken * 0.8 < counted <= MIB
+    tail = MemoryTail(MIB)
+    last = _appended(tail)
+    assert tail.reaches(last - 1_000)
+    assert not tail.reaches(last - 10_000)
 
 
 def held(*frames: Frame, bytes_max: int = MIB) -> MemoryTail:

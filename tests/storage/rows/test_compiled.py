@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import tracemalloc
 from contextlib import suppress
 
 from storage.rows.codec import RowCodec
@@ -11,6 +10,7 @@ from storage.rows.predicates import compile_predicates
 from storage.rows.schema import TableSchema, alter
 from storage.rows.stored import StoredTable
 from tests.storage.rows.strategies import table
+from tests.suite.traced import Taken, in_own_process, traced
 from twinlog.errors import InvalidInput
 
 MIB = 1 << 20
@@ -24,18 +24,18 @@ def _use(schema: TableSchema) -> None:
     StoredTable(schema).row(key, value)
 
 
-def test_changes_of_a_wide_table_leave_little_memory() -> None:
+def _changes() -> Taken:
     schema = table([{"name": name, "type": "string"} for name in ("id", *(f"c{number}" for number in range(40)))], ["id"])
-    tracemalloc.start()
-    try:
+    with traced() as taken:
         for number in range(200):
             schema = alter(schema, {"rename": {f"c{number}": f"c{number + 40}"}})
             _use(schema)
         gc.collect()
-        taken, _ = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert taken < MIB * 3 // 2
+    return taken
+
+
+def test_changes_of_a_wide_table_leave_little_memory() -> None:
+    assert in_own_process(_changes).held_bytes < MIB * 3 // 2
 
 
 def used(schema: TableSchema) -> None:

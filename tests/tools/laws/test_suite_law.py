@@ -33,5 +33,11 @@ def test_what_waits_for_a_thing_passes(source: str) -> None:
     assert not [*suite_law.breaches("tests/test_a.py", source)]
 
 
+def test_memory_that_is_traced_beside_a_java_is_found() -> None:
+    (breach,) = suite_law.breaches("tests/test_a.py", "import tracemalloc\ntracemalloc.start()")
+    assert "tests/suite/traced.py" in breach
+    assert not [*suite_law.breaches(suite_law.TRACED, "tracemalloc.start()")]
+
+
 def test_the_house_keeps_the_law(capsys: pytest.CaptureFixture[str]) -> None:
     assert suite_law.main() == 0, capsys.readouterr().out

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.longest_first import LONGEST, TOGETHER, dealt
+from tests.suite.longest_first import LONGEST, TOGETHER, dealt
 from tools.sources import ROOT
 
 
