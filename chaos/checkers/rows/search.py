@@ -2,16 +2,19 @@
 
 For rows with conditions, deletes, repeated values (counters), where zones do not decide. What always holds: a call precedes
 another only if it returned before the other was invoked; definite calls are all in the order; an unknown write stands in it
-once or not at all, and never after a call that was invoked when its time was over. Cost grows with how many calls overlap.
+once or not at all, and never after a call that was invoked when its time was over. The versions that the pair gave to its
+writes say in which order to try them, and nothing else: where they are right, the cost is that of reading the calls once; where
+they are wrong, all orders are tried, and the cost grows with how many calls overlap.
 """
 
 from __future__ import annotations
 
+from math import inf
 from typing import Any
 
 import msgspec
 
-from chaos.checkers.rows.facts import KEEP, KeyFacts, TableFacts
+from chaos.checkers.rows.facts import KEEP, KeyFacts, TableFacts, Write
 from chaos.history.history import Condition
 
 NODES_MAX = 50_000  # and as many again for each thousand calls
@@ -23,7 +26,8 @@ class Undecided(Exception):
 
 
 class _Step(msgspec.Struct, gc=False):
-    """One call on the row. `told`: what a read returned (KEEP: no read). `refused`: the guards did not hold."""
+    """One call on the row. `told`: what a read returned (KEEP: no read). `refused`: the guards did not hold. `version`: of a
+    write, as the pair has it; inf: not known, tried behind those that are."""
 
     invoked_s: float
     end_s: float
@@ -31,6 +35,7 @@ class _Step(msgspec.Struct, gc=False):
     guards: tuple[Condition, ...]
     refused: bool
     effect: Any
+    version: float = inf
 
 
 class _Node(msgspec.Struct, gc=False):
@@ -50,11 +55,15 @@ class _Node(msgspec.Struct, gc=False):
 def possible(table: TableFacts, facts: KeyFacts) -> bool:
     """Raises Undecided."""
     writes = [write for write in facts.writes if write.result == "ok" and not write.lost]
-    steps = [_Step(write.invoked_s, write.end_s, KEEP, write.guards, False, write.value) for write in writes]
+    steps = [_written(write, write.end_s) for write in writes]
     steps += [_Step(s.invoked_s, s.returned_s, s.value, (), False, KEEP) for s in facts.seen]
     steps += [_Step(r.invoked_s, r.returned_s, KEEP, r.guards, True, KEEP) for r in facts.refusals]
     steps.sort(key=lambda step: step.invoked_s)
     return _Search(table, steps, _useful_unknowns(facts)).run()
+
+
+def _written(write: Write, end_s: float) -> _Step:
+    return _Step(write.invoked_s, end_s, KEEP, write.guards, False, write.value, write.version or inf)
 
 
 def _useful_unknowns(facts: KeyFacts) -> list[_Step]:
@@ -71,7 +80,7 @@ def _useful_unknowns(facts: KeyFacts) -> list[_Step]:
             else:
                 anything = True
     unknown = [
-        _Step(write.invoked_s, float("inf") if write.lost else write.end_s, KEEP, write.guards, False, write.value)
+        _written(write, inf if write.lost else write.end_s)
         for write in facts.writes
         if (write.result == "unknown" or write.lost) and write.value is not KEEP and (anything or write.value in wanted)
     ]
@@ -85,7 +94,7 @@ class _Search:
         self._dead: dict[tuple[int, int, Any, Any], list[int]] = {}  # sets of used unknown writes that lead nowhere
 
     def run(self) -> bool:
-        stack = [_Node(0, 0, 0, None, float("-inf"), _NOTHING)]
+        stack = [_Node(0, 0, 0, None, -inf, _NOTHING)]
         count, limit = 0, NODES_MAX + NODES_MAX * len(self._steps) // 1000
         while stack:
             node = self._observed(stack.pop())
@@ -139,8 +148,8 @@ class _Search:
         return [at for at in found if steps[at].invoked_s <= first_end_s]
 
     def _followers(self, node: _Node) -> list[_Node]:
-        """Unknown writes first, so that the definite steps lie on top of the stack."""
-        found: list[_Node] = []
+        """Returns what may be tried next, the likeliest last: it lies on top of the stack."""
+        found: list[tuple[float, _Node]] = []
         open_steps = self._open(node)
         first_end_s = min(self._steps[at].end_s for at in open_steps)
         twins: set[tuple[Any, ...]] = set()
@@ -153,9 +162,13 @@ class _Search:
             if twin not in twins:
                 twins.add(twin)
                 now_s = max(node.now_s, step.invoked_s)
-                found.append(_Node(node.low, node.taken, node.used | 1 << at, step.effect, now_s, node.value))
-        found += [self._take(node, at) for at in reversed(open_steps) if self._fits(node, self._steps[at])]
-        return found
+                taken = _Node(node.low, node.taken, node.used | 1 << at, step.effect, now_s, node.value)
+                found.append((step.version, taken))
+        found += [
+            (self._steps[at].version, self._take(node, at)) for at in reversed(open_steps) if self._fits(node, self._steps[at])
+        ]
+        found.sort(key=lambda one: one[0], reverse=True)
+        return [next_node for _, next_node in found]
 
     def _fits(self, node: _Node, step: _Step) -> bool:
         """The step is content, and an unknown write right before it was not in vain."""

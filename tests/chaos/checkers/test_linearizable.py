@@ -237,6 +237,17 @@ def test_it_says_what_brute_force_says(kinds: list[str], unique: bool) -> None:
     assert min(verdicts.values()) > 150, verdicts
 
 
+def test_the_versions_of_the_pair_lead_to_an_order_among_many_calls_at_once() -> None:
+    """The last of 200 writes that began took effect first. To try all orders would take for ever."""
+    count = 200
+    plot = Plot().swap("k", None, "first", -2, -1, version=1)  # no plain row: the search decides
+    for at in range(count):
+        plot.write("k", f"v{at}", at / count, 1000, version=count - at + 1)
+    for at in range(count):
+        plot.read("k", f"v{count - 1 - at}", 2 * at + 2, 2 * at + 3)
+    assert check(plot.history()) == []
+
+
 # ---- against a register that really is one
 def played(random: Random, calls: int, *, overlap: float, kinds: list[str]) -> list[Step]:
     """Calls on one atomic register, each done at its own moment within its time; a share of unknown and refused ones."""
