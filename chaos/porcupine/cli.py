@@ -50,7 +50,7 @@ def _tell(judgement: Judgement, lines: bytes, row_s: float) -> int:
         for call in row.calls:
             say(f"  {msgspec.json.encode(calls[call]).decode()}\n")
     for each in judgement.undecided:
-        say(f"Row {each.key} of {each.table} could not be decided in {row_s:g} s.\n")
+        say(f"Row {each.key} of {each.table} could not be decided in {row_s:g} s, or in the memory for it.\n")
     if judgement.lossy:
         say(f"{judgement.lossy} rows are judged without what a manifest names as lost.\n")
     if judgement.beyond:

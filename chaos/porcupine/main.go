@@ -97,7 +97,7 @@ func judged(found *history, within time.Duration) opinion {
 		steps := rows[name]
 		told.Rows++
 		told.Steps += len(steps)
-		switch judge(state{}, steps, placesMax(steps), within) {
+		switch judgeRow(steps, within) {
 		case porcupine.Unknown:
 			told.Undecided = append(told.Undecided, row{name.table, name.key})
 		case porcupine.Illegal:

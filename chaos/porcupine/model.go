@@ -23,10 +23,14 @@ const (
 	refusal             // its conditions on this row did not all hold
 )
 
-// step is what one call does with one row. versions: of each mutation, 0 where it is not known.
+// step is what one call does with one row. versions: of each mutation, 0 where it is not known. place: among those that
+// must follow one another (ordered), 0 where it may stand anywhere. shownAs: the version under which somebody saw a change
+// that was not acknowledged, 0 for none.
 type step struct {
 	call      *call
 	kind      kind
+	place     int
+	shownAs   int64
 	guards    []condition
 	mutations []mutation
 	versions  []int64
@@ -36,11 +40,12 @@ type step struct {
 }
 
 // state of a row. columns: canonical JSON of what is not null, "" for no row; version 0: not known. open: the row is only
-// known as far as columns says, and may not be there at all.
+// known as far as columns says, and may not be there at all. place: of the last step that has one.
 type state struct {
 	columns string
 	version int64
 	open    bool
+	place   int
 }
 
 var seed = maphash.MakeSeed()
@@ -68,6 +73,10 @@ func model(first state, allowed func() bool) porcupine.Model {
 
 // next are the states that the row may be in after the step; none if the step is impossible.
 func next(before state, asked *step) []state {
+	if asked.place != 0 && asked.place != before.place+1 {
+		return nil
+	}
+	before.place = max(before.place, asked.place)
 	switch asked.kind {
 	case look:
 		return shown(before, asked.seen)
@@ -102,6 +111,7 @@ func shown(before, seen state) []state {
 	if before.version != 0 && before.version != seen.version {
 		return nil
 	}
+	seen.place = before.place
 	return []state{seen}
 }
 
@@ -110,13 +120,13 @@ func changed(row state, asked *step) state {
 	for at, each := range asked.mutations {
 		switch each.Op {
 		case "delete":
-			row = state{}
+			row = state{place: row.place}
 		case "update":
 			columns := columnsOf(row.columns)
 			maps.Copy(columns, each.Row)
-			row = state{written(columns, row.open), asked.versions[at], row.open}
+			row = state{written(columns, row.open), asked.versions[at], row.open, row.place}
 		default: // upsert, insert: the whole row
-			row = state{written(each.Row, false), asked.versions[at], false}
+			row = state{written(each.Row, false), asked.versions[at], false, row.place}
 		}
 	}
 	return row

@@ -257,7 +257,7 @@ func (t *table) settledBySight(steps []*step) []*step {
 	if t.use.Unique != nil && !*t.use.Unique {
 		return steps
 	}
-	simple, seenS := true, map[string]float64{}
+	simple, seenS, shownAs := true, map[string]float64{}, map[string]int64{}
 	for _, each := range steps {
 		simple = simple && each.kind != refusal && len(each.guards) == 0
 		for _, one := range each.mutations {
@@ -268,14 +268,17 @@ func (t *table) settledBySight(steps []*step) []*step {
 			if before, there := seenS[value]; !there || each.returnS < before {
 				seenS[value] = each.returnS
 			}
+			shownAs[value] = each.seen.version
 		}
 	}
 	kept := steps[:0]
 	for _, each := range steps {
 		if each.kind == maybe {
-			seen, isSeen := seenS[t.value(each.mutations[len(each.mutations)-1].Row)]
+			value := t.value(each.mutations[len(each.mutations)-1].Row)
+			seen, isSeen := seenS[value]
 			if isSeen {
 				each.kind, each.returnS = change, math.Max(each.callS, math.Min(each.returnS, seen))
+				each.shownAs = shownAs[value]
 			} else if simple {
 				continue
 			}

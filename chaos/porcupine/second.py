@@ -87,7 +87,7 @@ def second_opinion(history: History) -> SecondOpinion:
         return SecondOpinion(f"{sentence}: {error.message}", False, 0, [])
     problem = told.beyond
     if told.undecided:
-        problem = f"{len(told.undecided)} of {told.rows} rows could not be decided in {ROW_S:g} s each"
+        problem = f"{len(told.undecided)} of {told.rows} rows could not be decided in {ROW_S:g} s each, or in the memory for it"
     calls = {call.id: call for call in history.calls}
     found = []
     for row in told.broken:

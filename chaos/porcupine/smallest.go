@@ -5,6 +5,7 @@ package main
 // forgotten, the row may begin as anything), so what is still impossible proves that the whole is.
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"sort"
@@ -14,7 +15,7 @@ import (
 )
 
 const (
-	memoryBytes = 1 << 30 // for what a search remembers, about
+	memoryBytes = 1 << 30   // for what a search remembers, about
 	placesSome  = 1_000_000 // for each of the many searches for a smallest part
 	smallestIn  = 60 * time.Second
 )
@@ -34,6 +35,44 @@ func judge(first state, steps []*step, places int, within time.Duration) porcupi
 		return porcupine.Unknown // nothing was possible any more
 	}
 	return result
+}
+
+// judgeRow looks for an order in which versions ascend, and for any other one if there is none: the former is found at once,
+// however many calls overlap.
+func judgeRow(steps []*step, within time.Duration) porcupine.CheckResult {
+	if result := judge(state{}, ordered(steps), placesMax(steps), within); result == porcupine.Ok {
+		return result
+	}
+	return judge(state{}, steps, placesMax(steps), within)
+}
+
+// ordered are the steps with places for those whose version is known: a change, then who saw the row like that.
+func ordered(steps []*step) []*step {
+	all := make([]*step, len(steps))
+	var placed []*step
+	for at, each := range steps {
+		copied := *each
+		all[at] = &copied
+		if each.kind != maybe && each.version() != 0 {
+			placed = append(placed, &copied)
+		}
+	}
+	slices.SortFunc(placed, func(one, other *step) int {
+		return cmp.Or(cmp.Compare(one.version(), other.version()), cmp.Compare(other.kind, one.kind),
+			cmp.Compare(one.callS, other.callS))
+	})
+	for at, each := range placed {
+		each.place = at + 1
+	}
+	return all
+}
+
+// version of the row behind the step, 0 where it is not known.
+func (s *step) version() int64 {
+	if len(s.versions) == 0 {
+		return s.seen.version
+	}
+	return max(s.versions[len(s.versions)-1], s.shownAs)
 }
 
 // placesMax is as many as there is memory for: at each, a set of steps and the states of the row are remembered.

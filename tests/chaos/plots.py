@@ -110,6 +110,16 @@ class Plot:
         return history_of(self.lines)
 
 
+def last_first(count: int) -> Plot:
+    """So many writes at once, of which the last that began took effect first, and a read of each. Nobody tries all orders."""
+    plot = Plot().swap("k", None, "first", -2, -1, version=1)  # the row is no plain register
+    for at in range(count):
+        plot.write("k", f"v{at}", at / count, 1000, version=count - at + 1)
+    for at in range(count):
+        plot.read("k", f"v{count - 1 - at}", 2 * at + 2, 2 * at + 3, version=at + 2)
+    return plot
+
+
 def sentences(found: list[Violation]) -> str:
     return "\n".join(violation.sentence for violation in found)
 

@@ -27,8 +27,7 @@ from chaos.workloads.registers import Documents
 SECONDS = 150.0  # of an episode
 EPISODES, LONG_EPISODES = 2, 8  # of a leg
 LONG_EVERY = 8  # legs one is long
-CLIENTS, FEW_CLIENTS = 96, 32  # fewer where the search for an order of the calls, which overlap, would take long
-SEARCHED_LONG = ("batches",)
+CLIENTS = 96
 PAUSE_S = 0.01  # of a client, behind each answer
 QUIET_S = 25.0  # before the end, in which nothing new begins
 FIRST_S = 4.0
@@ -54,9 +53,8 @@ def drawn(seed: int, number: int, parts: Parts) -> HarnessPlan:
     needs = tuple(sorted({need for fault in faults if (need := need_of(fault.target)) is not None}))
     about = f"leg {number} of the soak of seed {seed}{', without the end of a gateway' if is_long else ''}"
     workload = random.choice(sorted(set(WORKLOADS) - {Documents.name}))  # whose histories are large
-    clients = FEW_CLIENTS if is_long or workload in SEARCHED_LONG else CLIENTS
     return HarnessPlan(
-        about, number, workload, clients, clients / PAUSE_S, episodes * SECONDS, tuple(faults), needs, episode=SECONDS,
+        about, number, workload, CLIENTS, CLIENTS / PAUSE_S, episodes * SECONDS, tuple(faults), needs, episode=SECONDS,
     )
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from chaos.checkers.rows.linearizable import check
 from chaos.history.history import Quarantine, QuarantinedRow
-from tests.chaos.plots import Plot, sentences
+from tests.chaos.plots import Plot, last_first, sentences
 
 GOOD: dict[str, Callable[[Plot], Plot]] = {
     "nothing": lambda p: p,
@@ -238,14 +238,7 @@ def test_it_says_what_brute_force_says(kinds: list[str], unique: bool) -> None:
 
 
 def test_the_versions_of_the_pair_lead_to_an_order_among_many_calls_at_once() -> None:
-    """The last of 200 writes that began took effect first. To try all orders would take for ever."""
-    count = 200
-    plot = Plot().swap("k", None, "first", -2, -1, version=1)  # no plain row: the search decides
-    for at in range(count):
-        plot.write("k", f"v{at}", at / count, 1000, version=count - at + 1)
-    for at in range(count):
-        plot.read("k", f"v{count - 1 - at}", 2 * at + 2, 2 * at + 3)
-    assert check(plot.history()) == []
+    assert check(last_first(200).history()) == []
 
 
 # ---- against a register that really is one

@@ -19,7 +19,7 @@ from chaos.history.history import (
     QuarantinedRow,
     Row,
 )
-from tests.chaos.plots import Plot
+from tests.chaos.plots import Plot, last_first
 from tests.chaos.porcupine.conftest import Second, ours
 
 Build = Callable[[Plot], Plot]
@@ -186,6 +186,15 @@ def test_what_a_given_up_epoch_reported_is_no_evidence(second: Second) -> None:
     plot = Plot().write("k", "x", 0, 1, version=5).call(Operation("read", "t", key="k"), 2, 3, seen)
     assert second.broken(plot.history()) == {("t", "k")}
     assert second.broken(plot.add(GivenUp(1, 4.0)).history()) == set()
+
+
+def test_the_versions_of_the_pair_lead_to_an_order_among_many_calls_at_once(second: Second) -> None:
+    assert second.broken(last_first(200).history()) == set()
+
+
+def test_where_versions_lie_any_other_order_is_tried(second: Second) -> None:
+    plot = Plot().write("k", "x", 0, 1, version=9).write("k", "y", 2, 3, version=4).read("k", "y", 4, 5, version=4)
+    assert second.broken(plot.history()) == set()
 
 
 def test_two_registers_are_beyond_it(second: Second) -> None:
