@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -15,7 +15,7 @@ from twinlog import calls, rows
 from twinlog.addresses import resolve_address, resolve_tls
 from twinlog.audit_calls import AsyncAuditCalls
 from twinlog.calls import Ack, ReceiptOutcome, Row, TypedCall
-from twinlog.client import EVENT_SILENCE_S, READS_MAX, changing, followed, for_ever, new_key, within
+from twinlog.client import END_SCAN_S, EVENT_SILENCE_S, READS_MAX, changing, followed, for_ever, new_key, within
 from twinlog.errors import TwinlogError
 from twinlog.flow import Call, Flow, PairView, Patience, Pause, Resumed, call
 from twinlog.wire.async_http import AsyncHttp
@@ -127,7 +127,7 @@ class AsyncClient(AsyncAuditCalls):
         self, table: str, *, start: Any = None, end: Any = None, where: Sequence[calls.Where] = (),
         columns: Sequence[str] | None = None, as_of: int | str | None = None, reverse: bool = False, page_rows: int = 1000,
         snapshot: bool = False, deadline_s: float | None = None,
-    ) -> AsyncIterator[dict[str, Any]]:
+    ) -> AsyncGenerator[dict[str, Any]]:
         token: str | None = None
         while True:
             asked = calls.scan(
@@ -135,9 +135,15 @@ class AsyncClient(AsyncAuditCalls):
                 snapshot=snapshot, page_token=token,
             )
             page, found = await self._read(table, asked, lambda page: page.rows, deadline_s)
-            for row in found:
-                yield row
             token = page.next_page_token
+            try:
+                for row in found:
+                    yield row
+            except GeneratorExit:
+                if snapshot and token is not None:
+                    with contextlib.suppress(TwinlogError):  # the site lets it go by itself, a minute later
+                        await self._run(calls.end_scan(table, token), END_SCAN_S)
+                raise
             if token is None:
                 return
 

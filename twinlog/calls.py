@@ -218,6 +218,10 @@ def scan(
     return TypedCall(_read(f"{_table(table)}/rows{query}", MSGPACK), _native_page)
 
 
+def end_scan(table: str, page_token: str) -> TypedCall[None]:
+    return TypedCall(Call("DELETE", f"{_table(table)}/scans/{quote(page_token, safe='')}", {"Accept": JSON}), lambda _: None)
+
+
 def receipt(text: str) -> TypedCall[ReceiptOutcome]:
     return TypedCall(_read(f"/v1/receipts/{quote(text, safe='')}"), _receipt)
 

@@ -16,7 +16,7 @@ import contextlib
 import random
 import secrets
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from types import TracebackType
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 EVENT_SILENCE_S = 20.0  # a stream that says nothing for so long is given up for the other site's
+END_SCAN_S = 1.0  # to say that no more rows are wanted
 READS_MAX = 3  # of rows whose table changes between the read of its columns and theirs
 
 
@@ -164,8 +165,9 @@ class Client(AuditCalls):
         self, table: str, *, start: Any = None, end: Any = None, where: Sequence[calls.Where] = (),
         columns: Sequence[str] | None = None, as_of: int | str | None = None, reverse: bool = False, page_rows: int = 1000,
         snapshot: bool = False, deadline_s: float | None = None,
-    ) -> Iterator[dict[str, Any]]:
+    ) -> Generator[dict[str, Any], None, None]:
         """Rows of [start, end) in key order, page by page; the deadline is for each page. `snapshot`: all are of one moment.
+        Whoever stops early closes the generator, which lets the snapshot go.
 
         Raises HistoryNotHeld where the site holds that moment no longer: begin anew.
         """
@@ -176,8 +178,14 @@ class Client(AuditCalls):
                 snapshot=snapshot, page_token=token,
             )
             page, found = self._read(table, asked, lambda page: page.rows, deadline_s)
-            yield from found
             token = page.next_page_token
+            try:
+                yield from found
+            except GeneratorExit:
+                if snapshot and token is not None:
+                    with contextlib.suppress(TwinlogError):  # the site lets it go by itself, a minute later
+                        self._run(calls.end_scan(table, token), END_SCAN_S)
+                raise
             if token is None:
                 return
 

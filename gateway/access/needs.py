@@ -82,6 +82,7 @@ NEEDS: dict[Route, Need] = {
     ("DELETE", _TABLE): _table(ADMIN),
     ("POST", f"{_TABLE}:restore"): _table(ADMIN),
     ("GET", f"{_TABLE}/rows"): _table(READER),
+    ("DELETE", f"{_TABLE}/scans/{{page_token}}"): _table(READER),
     ("POST", f"{_TABLE}/rows:mutate"): _table(WRITER),
     ("GET", _ROW): _table(READER),
     ("PUT", _ROW): _table(WRITER),

@@ -123,20 +123,30 @@ def page_token(scan: Scan, last: bytes) -> str:
 
 def _read_token(text: str, digest: bytes) -> tuple[bytes, str, bytes, float | None]:
     """Returns the last key of the page before, its snapshot, the schema of its rows, and the moment that they are of."""
-    try:
-        packed = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
-        token_format, bound_to, last, snapshot, schema, vouched_s = decoded(_decode_place, packed, ValueError)
-    except ValueError as error:  # binascii's too
-        raise InvalidInput(
-            "page_token is not one of this site: send the next_page_token of the page before, or none to begin anew",
-            parameter="page_token",
-        ) from error
+    token_format, bound_to, last, snapshot, schema, vouched_s = _unpacked(text)
     if token_format != _TOKEN_FORMAT or bound_to != digest:
         raise InvalidInput(
             "page_token belongs to another table or query: send the same parameters with it, or leave it out to begin anew",
             parameter="page_token",
         )
     return last, snapshot, schema, vouched_s
+
+
+def _unpacked(text: str) -> tuple[int, bytes, bytes, str, bytes, float | None]:
+    try:
+        packed = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+        return decoded(_decode_place, packed, ValueError)
+    except ValueError as error:  # binascii's too
+        raise InvalidInput(
+            "page_token is not one of this site: send the next_page_token of the page before, or none to begin anew",
+            parameter="page_token",
+        ) from error
+
+
+def end_scan(context: ApiContext, token: str) -> None:
+    """Lets the snapshot of the token's scan go, if it has one that is there. Raises InvalidInput."""
+    _, _, _, snapshot, _, _ = _unpacked(token)
+    context.service.rows.release_snapshot(snapshot)
 
 
 async def opened(context: ApiContext, scan: Scan) -> Scan:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Iterator
+from contextlib import aclosing, closing
 from datetime import UTC, datetime
 from decimal import Decimal
+from itertools import islice
 from typing import Any
 
 import pyarrow as pa  # type: ignore[import-untyped]
@@ -105,6 +107,36 @@ def test_arrow_batches_and_scans_with_conditions(client: Client) -> None:
     found = list(client.scan("things", where=where, columns=["id"]))
     assert found == [{"id": number} for number in range(2003, 2500, 5)]
     assert [row["id"] for row in client.scan("things", start=(10,), end=(13,), reverse=True)] == [12, 11, 10]
+
+
+def test_who_stops_early_holds_no_snapshot(client: Client, sites: TwoSites) -> None:
+    """A site has eight for all."""
+    client.mutate("things", [{"op": "upsert", "row": {"id": number, "at": MOMENT}} for number in range(9)])
+    held = sites.doors["a"].snapshots._held
+    for stop in (1, 3, 4):
+        with closing(client.scan("things", page_rows=3, snapshot=True)) as found:
+            assert len([*islice(found, stop)]) == stop
+            assert len(held) == 1
+        assert not held
+    for row in client.scan("things", page_rows=3, snapshot=True):
+        assert row["id"] == 0
+        break
+    assert not held
+    found = client.scan("things", page_rows=3, snapshot=True)
+    next(found)
+    sites.active = client.view.active = None
+    found.close()
+    assert len(held) == 1, "it goes by itself: there is nobody to ask"
+
+
+async def test_who_stops_early_asynchronously_holds_no_snapshot(client: Client, sites: TwoSites) -> None:
+    client.mutate("things", [{"op": "upsert", "row": {"id": number, "at": MOMENT}} for number in range(9)])
+    held = sites.doors["a"].snapshots._held
+    async with AsyncClient(sites.address, QUICK) as asking:
+        async with aclosing(asking.scan("things", page_rows=3, snapshot=True)) as found:
+            assert (await anext(found))["id"] == 0
+            assert len(held) == 1
+        assert not held
 
 
 def test_the_new_active_is_followed(client: Client, sites: TwoSites) -> None:

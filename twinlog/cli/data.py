@@ -8,6 +8,7 @@ from __future__ import annotations
 import binascii
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from datetime import datetime
 from itertools import islice
 from typing import Annotated, Any
@@ -259,17 +260,19 @@ def scan(
     with connected(config, deadline_s) as client:
         schema = client.table(table)
         types = _types(schema)
-        rows = client.scan(
+        found = client.scan(
             table, start=_key(start) if start else None, end=_key(end) if end else None,
             where=[_condition(text, types) for text in where or ()], columns=columns.split(",") if columns else None,
             as_of=as_of or None, reverse=reverse, snapshot=snapshot, page_rows=min(limit, 1000) or 1000,
         )
-        if as_json:
-            for row in islice(rows, limit or None):
-                print_json_line(_shown(row))
-            return
-        names = columns.split(",") if columns else list(dict.fromkeys([*schema["primary_key"], *types]))
-        _show_rows([_shown(row) for row in islice(rows, limit or None)], names, limit)
+        with closing(found):
+            rows = (_shown(row) for row in islice(found, limit or None))
+            if as_json:
+                for row in rows:
+                    print_json_line(row)
+                return
+            names = columns.split(",") if columns else list(dict.fromkeys([*schema["primary_key"], *types]))
+            _show_rows([*rows], names, limit)
 
 
 def _show_rows(rows: Sequence[Mapping[str, Any]], names: list[str], limit: int) -> None:

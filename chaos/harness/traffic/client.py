@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import suppress
 from random import Random
 from typing import Any
 
@@ -18,7 +19,7 @@ from chaos.asking import asked, asked_page, failed, is_absence, shown
 from chaos.history.history import Ack, Operation, Outcome, Row
 from gateway.service.receipts import decode_receipt
 from twinlog.addresses import resolve_tls
-from twinlog.calls import Page, TypedCall
+from twinlog.calls import Page, TypedCall, end_scan
 from twinlog.errors import TwinlogError
 from twinlog.flow import PairView, Patience, Pause, Resumed, call
 from twinlog.wire.async_http import AsyncHttp
@@ -82,9 +83,12 @@ class RealClient:
             left = PAGE_ROWS if operation.limit is None else operation.limit - len(rows)
             page: Page = await self._run(asked_page(operation, min(operation.page_rows or PAGE_ROWS, left), token))
             rows += [shown(row, version) for row, version in zip(page.rows, page.versions, strict=True)]
-            token = page.next_page_token
+            token, site = page.next_page_token, self._served_by
             if token is None or (operation.limit is not None and len(rows) >= operation.limit):
-                return Outcome("ok", rows=tuple(rows), complete=token is None, site=self._served_by)
+                if token is not None and operation.snapshot:
+                    with suppress(TwinlogError):  # as the library: a snapshot that is left behind goes by itself
+                        await self._run(end_scan(operation.table, token))
+                return Outcome("ok", rows=tuple(rows), complete=token is None, site=site)
 
     async def _run(self, typed: TypedCall[Any]) -> Any:
         loop = asyncio.get_running_loop()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from random import Random
 from typing import Any
@@ -110,8 +111,15 @@ class SimClient:
             if token is not None and self._pages.random() < self._world.plan.knobs.again:
                 await self._ask_otherwise(operation, token)
             if token is None or (operation.limit is not None and len(rows) >= operation.limit):
+                if token is not None and operation.snapshot:
+                    await self._end(operation, token)
                 self.served_epoch, self.served_s, self.served_by = oldest
                 return self._outcome(rows=tuple(rows), complete=token is None)
+
+    async def _end(self, operation: Operation, token: str) -> None:
+        """As the library does when its user stops early; a snapshot that is left behind would go by itself."""
+        with suppress(TwinlogError):
+            await self._run(calls.end_scan(operation.table, token))
 
     async def _ask_otherwise(self, operation: Operation, token: str) -> None:
         """Sends a page token with another question than the one that it came from, to the site that gave it."""

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import msgspec
 import structlog
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Path, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -24,7 +24,7 @@ from gateway.api.routes.common import SCHEMA, Int64, TableName, context_of, head
 from gateway.api.routes.rows import SHOWN_VARY, STALE, AsOf, Columns, Stale, Versions
 from gateway.api.routes.streams import ClosedStream
 from gateway.api.row_calls import moment_of_read, schema_header, stale_label
-from gateway.api.scans import OFF_LOOP_ROWS, Scan, ScanParameters, plan_scan, read_page, read_stream
+from gateway.api.scans import OFF_LOOP_ROWS, Scan, ScanParameters, end_scan, plan_scan, read_page, read_stream
 from storage.engine import StoredRow
 from storage.rows.arrow_out import ArrowOut
 from storage.rows.codec import RowCodec
@@ -39,6 +39,7 @@ _LIMIT = "the most rows; left out: 1000 in a page, all in a stream"
 Bound = Annotated[str | None, Query(description="a key, or its leading parts, as in a path", examples=["UA"])]
 Where = Annotated[list[str] | None, Query(description=_WHERE)]
 Token = Annotated[str | None, Query(description="the next_page_token of the page before, with the same other parameters")]
+PageToken = Annotated[str, Path(description="the next_page_token of the newest page")]
 Reverse = Annotated[bool, Query(description="from the end, which is not included, back to the start, which is")]
 AtOnce = Annotated[bool, Query(
     description="all pages are of the moment of the first; the site holds it for a minute behind each page, ten minutes at most"
@@ -77,6 +78,15 @@ def router() -> APIRouter:
         if kind in STREAMED:
             return await _stream(context, codec, scan, kind, head)
         return to_response(await _page(context, codec, scan, kind, head))
+
+    @routes.delete(
+        "/scans/{page_token}", operation_id="endScan", status_code=204,
+        summary="End a scan with `snapshot=true` before its last page: the site lets its snapshot go at once",
+        responses=api.answers({204: {"description": "no snapshot of this scan is held"}}, 400),
+    )
+    async def end(table: TableName, page_token: PageToken, request: Request) -> Response:
+        end_scan(context_of(request), decoded_part(page_token))
+        return Response(status_code=204)
 
     return routes
 

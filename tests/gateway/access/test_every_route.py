@@ -41,6 +41,7 @@ EXPECTED: dict[tuple[str, str], tuple[set[str], str]] = {  # who may; the grant 
     ("DELETE", "/v1/tables/{table}"): ({"admin"}, "admin:flights"),
     ("POST", "/v1/tables/{table}:restore"): ({"admin"}, "admin:flights"),
     ("GET", "/v1/tables/{table}/rows"): (_READS, "reader:flights"),
+    ("DELETE", "/v1/tables/{table}/scans/{page_token}"): (_READS, "reader:flights"),
     ("POST", "/v1/tables/{table}/rows:mutate"): (_WRITES, "writer:flights"),
     ("GET", "/v1/tables/{table}/rows/{key}"): (_READS, "reader:flights"),
     ("PUT", "/v1/tables/{table}/rows/{key}"): (_WRITES, "writer:flights"),

@@ -142,6 +142,21 @@ async def test_scans_that_nobody_ends_bar_no_other_for_long(plain: DoorClient, m
     await _page(plain, limit=5, page_token=pages[0]["next_page_token"])
 
 
+async def test_a_scan_that_is_ended_before_its_last_page_holds_nothing(door: DoorClient) -> None:
+    await _write(door, "upsert", range(3))
+    token = (await _page(door, limit=1))["next_page_token"]
+    plain = (await door.http.get(ROWS, params={"limit": 1})).json()["next_page_token"]
+    for one in (token, token, plain):
+        answer = await door.http.delete(f"/v1/tables/flights/scans/{one}")
+        assert (answer.status_code, answer.content) == (204, b"")
+        assert _held(door) == 0
+    answer = await door.http.get(ROWS, params={"snapshot": "true", "limit": 1, "page_token": token})
+    problem(answer, 410, "history-not-held")
+    for wrong in ("nonsense", "%2e%2e", token[:-2]):
+        answer = await door.http.delete(f"/v1/tables/flights/scans/{wrong}")
+        problem(answer, 422, "invalid-input", parameter="page_token")
+
+
 async def test_a_snapshot_in_use_gives_way_to_nobody(plain: DoorClient, monkeypatch: pytest.MonkeyPatch) -> None:
     await _write(plain, "upsert", range(3))
     for _ in range(as_of.SNAPSHOTS_MAX):

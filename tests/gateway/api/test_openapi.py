@@ -36,6 +36,7 @@ PATHS = {
     "/v1/tables/{table}/figures": {"get"},
     "/v1/tables/{table}:restore": {"post"},
     "/v1/tables/{table}/rows": {"get"},
+    "/v1/tables/{table}/scans/{page_token}": {"delete"},
     "/v1/tables/{table}/rows/{key}": {"get", "put", "patch", "delete"},
     "/v1/tables/{table}/rows/{key}:check": {"post"},
     "/v1/tables/{table}/rows:mutate": {"post"},
@@ -105,7 +106,7 @@ def test_every_operation_says_what_it_is_and_how_it_fails(document: dict[str, An
             content = answer["content"]["application/problem+json"]
             assert content["example"]["type"].startswith("urn:twinlog:problem:"), (path, status)
             assert content["example"]["status"] == int(status)
-        if method != "get" and path.startswith("/v1/tables"):
+        if method != "get" and path.startswith("/v1/tables") and operation["operationId"] != "endScan":  # it changes no table
             assert {"421", "429", "503", "504"} <= set(problems), path
 
 

@@ -331,6 +331,8 @@ def test_a_scan_shows_one_moment_where_it_is_asked_for(
         lines = run("scan", "things", "--limit", "0", "--json", "--deadline", "60", *option).stdout.splitlines()
     assert len(lines) == rows_max
     assert json.loads(lines[-1])["name"] == last
+    assert run("scan", "things", "--limit", "3", *option).exit_code == 0
+    assert not sites.doors["a"].snapshots._held
 
 
 def test_deleting_the_row_of_two_dots_deletes_that_row(run: Run, sites: TwoSites) -> None:
