@@ -107,7 +107,7 @@ def test_what_is_named_as_kept_is_full_in_some_pair_at_rest(monkeypatch: pytest.
     monkeypatch.setattr(looks, "COUNTED", {})
     monkeypatch.setattr(running, "HELD_S", 0.0)
     seen: set[str] = set()
-    for seed in (0, 12, 46, 920049):
+    for seed in (0, 12, 920049, 152, 195):
         for violation in Run(draw(seed)).execute().violations:
             if violation.checker == "held":
                 seen.add(violation.sentence.split(", and ")[1].split(" of ")[0])
