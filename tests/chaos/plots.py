@@ -111,8 +111,10 @@ class Plot:
 
 
 def last_first(count: int) -> Plot:
-    """So many writes at once, of which the last that began took effect first, and a read of each. Nobody tries all orders."""
-    plot = Plot().swap("k", None, "first", -2, -1, version=1)  # the row is no plain register
+    """So many writes at once, of which the last that began took effect first, and a read of each, behind a write that never
+    did. Nobody tries all orders."""
+    plot = Plot().write("k", "never", -5, -4, "unknown").recovered(-3)
+    plot.swap("k", None, "first", -2, -1, version=1)  # the row is no plain register
     for at in range(count):
         plot.write("k", f"v{at}", at / count, 1000, version=count - at + 1)
     for at in range(count):

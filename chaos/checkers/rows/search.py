@@ -27,7 +27,7 @@ class Undecided(Exception):
 
 class _Step(msgspec.Struct, gc=False):
     """One call on the row. `told`: what a read returned (KEEP: no read). `refused`: the guards did not hold. `version`: of a
-    write, as the pair has it; inf: not known, tried behind those that are."""
+    write, as the pair has it; inf: not known, tried behind those that are; -inf: it only looks, and is tried before."""
 
     invoked_s: float
     end_s: float
@@ -35,7 +35,7 @@ class _Step(msgspec.Struct, gc=False):
     guards: tuple[Condition, ...]
     refused: bool
     effect: Any
-    version: float = inf
+    version: float = -inf
 
 
 class _Node(msgspec.Struct, gc=False):
