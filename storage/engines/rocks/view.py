@@ -165,10 +165,28 @@ class RocksView:
     def _replaced(
         self, table: int, start: bytes | None, end: bytes | None, reverse: bool, as_of: int
     ) -> Iterator[StoredRow]:
-        for where, old in self.walk(history_range(table, start, end), reverse):
+        """Yields the version of each key that stood at `as_of`, of those that were replaced later. It passes over the others of
+        a key and does not read them: a row that changes all the time has very many."""
+        begin, beyond = history_range(table, start, end)
+        where = self.last_below(beyond) if reverse else self.first_from(begin)
+        while where is not None and begin <= where < beyond:
             _, key, until = history_parts(where)
-            if version_of(old) <= as_of < until:
-                yield stored_row(key, old)
+            of_key, behind_key = key_history_range(table, key)
+            if until > as_of:
+                if reverse:
+                    self.first_from(history_key(table, key, as_of + 1))  # it is there: at the latest this one
+                old = self._cursor.value()
+                if version_of(old) <= as_of:
+                    yield stored_row(key, old)
+                where = self.last_below(of_key) if reverse else self._next_from(behind_key)
+            else:
+                where = self.last_below(of_key) if reverse else self._next_from(history_key(table, key, as_of + 1))
+
+    def _next_from(self, key: bytes) -> bytes | None:
+        """The lowest key at `key` or above it; quick where it is the next one."""
+        self._cursor.next()
+        where = self._key()
+        return where if where is None or where >= key else self.first_from(key)
 
 
 class _RocksErrors:
