@@ -108,8 +108,10 @@ def row_as_of(connection: Connection, place: TablePlace | None, number: int, key
     now = row(connection, place, key)
     if now is not None and now.version <= as_of:
         return now
-    old = _replaced(number, as_of).where(own.history.c.key == key)
-    return next((StoredRow(*one) for one in connection.execute(old)), None)
+    of = own.history.c
+    later = (of.table_id == signed(number)) & (of.key == key) & (of.until > as_of)  # the first alone may have stood then
+    first = select(of.key, of.value, of.version).where(later).order_by(of.until).limit(1)
+    return next((StoredRow(*one) for one in connection.execute(first) if one.version <= as_of), None)
 
 
 def rows_as_of(
