@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -20,6 +21,7 @@ PLANS = {  # others are kept as logs (test_kept.py)
     "killed": "workload sets\nseconds 16\nat 2 crash a for 6\nat 4 failover b\nat 13 switchover a\n",
     "degraded": "workload scanning\nseconds 18\nat 2 terminate b for 7\nat 5 degrade active\nat 14 resync active\n",
 }
+STEP = re.compile(r"^(?:done|failed) ", re.MULTILINE)
 OF_PEOPLE = ("failover", "switchover", "rejoin", "degrade", "resync")
 
 
@@ -38,8 +40,9 @@ def run(plan: Path, out: Path) -> dict[str, Any]:
 
 
 def typed(report: dict[str, Any]) -> list[str]:
-    """The commands that a gateway took, in their order. It may refuse one, of a site that is slow to start."""
-    return [each["command"].split()[1] for each in report["commands"] if each["output"].startswith("operation ")]
+    """The commands that became operations, in their order: they showed a step. A site that is slow to start may refuse one, in
+    its first step or before it."""
+    return [each["command"].split()[1] for each in report["commands"] if STEP.search(each["output"])]
 
 
 def of(plan: HarnessPlan, *, commands: bool) -> list[tuple[str, str]]:
