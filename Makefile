@@ -18,7 +18,7 @@ ENGINE ?= rocksdb
 ARGS ?=
 TLS ?=
 # Of the tests: most of them wait most of the time, for leases, servers and other processes.
-WORKERS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 3)))
+WORKERS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 2)))
 
 # The first interpreter that is new enough; override with `make setup PYTHON=/path/to/python`.
 PYTHON ?= $(shell for name in python3 python3.11 python3.12 python3.13 python3.14; do \
@@ -41,7 +41,7 @@ run: setup ## two sites on this machine, with a real table loaded (DIR=demo, DFS
 interpreters: setup ## .interpreters: the newer Pythons of this machine, on which the simulator must give the same traces
 	@$(BIN)/python -m tests.chaos.simulate.interpreters
 
-test: setup ## the tests that a commit needs, three more at a time than there are cores: all but those marked `long` (ARGS="tests/storage -k chain" for a part)
+test: setup ## the tests that a commit needs, two more at a time than there are cores: all but those marked `long` (ARGS="tests/storage -k chain" for a part)
 	-@$(BIN)/python -m tests.chaos.simulate.interpreters > /dev/null
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not long" $(ARGS)
 

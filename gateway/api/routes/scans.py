@@ -20,7 +20,7 @@ from gateway.api.bodies import VARY, encoded, shown_version
 from gateway.api.documents import PageAnswer
 from gateway.api.problems import Answer
 from gateway.api.request import ARROW, JSON, MSGPACK, NDJSON, Head, decoded_part, wanted_type
-from gateway.api.routes.common import SCHEMA, Int64, TableName, context_of, head_of, to_response
+from gateway.api.routes.common import SCHEMA, Int64, TableName, context_of, head_of, head_once_whole, to_response
 from gateway.api.routes.rows import SHOWN_VARY, STALE, AsOf, Columns, Stale, Versions
 from gateway.api.routes.streams import ClosedStream
 from gateway.api.row_calls import moment_of_read, schema_header, stale_label
@@ -82,10 +82,12 @@ def router() -> APIRouter:
     @routes.delete(
         "/scans/{page_token}", operation_id="endScan", status_code=204,
         summary="End a scan with `snapshot=true` before its last page: the site lets its snapshot go at once",
-        responses=api.answers({204: {"description": "no snapshot of this scan is held"}}, 400),
+        responses=api.answers({204: {"description": "no snapshot of this scan is held"}}, 400, 413, 415),
     )
     async def end(table: TableName, page_token: PageToken, request: Request) -> Response:
-        end_scan(context_of(request), decoded_part(page_token))
+        context = context_of(request)
+        await head_once_whole(request, context)
+        end_scan(context, decoded_part(page_token))
         return Response(status_code=204)
 
     return routes
