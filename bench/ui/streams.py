@@ -9,6 +9,10 @@ streams is not in it. The cost is compared within a round: PUTs that fit into th
 A second part has TRICKLE PUTs a second, which are enough to change every figure of the page at each look, and says which
 share of one core the gateway takes. A gateway is busy on one core, so this is the share of its PUTs that open pages cost at
 most; on a machine that does much else it says more than the first part.
+
+With `--groups` it compares `--pages` streams with none instead, in groups of four short loads (none, pages, pages, none, or the
+other way round) right behind one another: what the core's own speed does in minutes is in both. The gateway watches the pair
+in all of them.
 """
 
 from __future__ import annotations
@@ -24,6 +28,7 @@ import time
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
+from statistics import fmean, stdev
 from types import TracebackType
 from typing import NamedTuple, Self
 
@@ -125,6 +130,24 @@ def _one_round(pair: Pair, opened: OpenPages | None, connections: int, seconds: 
     )
 
 
+def alternated(pair: Pair, pages: int, connections: int, seconds: float, groups: int) -> str:
+    """Returns the PUTs that the streams cost, in percent: mean, its standard error and the range of the groups."""
+    lost: dict[str, list[float]] = {"by CPU": [], "by rate": []}
+    for number in range(groups):
+        found: dict[int, list[Round]] = {0: [], pages: []}
+        for now in (0, pages, pages, 0) if number % 2 else (pages, 0, 0, pages):
+            with ExitStack() as stack:
+                opened = stack.enter_context(OpenPages(pair.host, pair.port, now)) if now else None
+                found[now].append(_one_round(pair, opened, connections, seconds, None))
+        none, some = ([fmean(values) for values in zip(*found[now], strict=True)] for now in (0, pages))
+        lost["by CPU"].append(100 * (1 - none[0] / some[0]))
+        lost["by rate"].append(100 * (1 - some[2] / none[2]))
+    return "\n".join(
+        f"PUTs lost to {pages} streams {how}: {fmean(of):.2f} % (standard error {stdev(of) / len(of) ** 0.5:.2f}, "
+        f"{min(of):.1f} to {max(of):.1f} in {len(of)} groups)" for how, of in lost.items()
+    )
+
+
 def _taken_us(pid: int) -> float:
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) * 1e6 / os.sysconf("SC_CLK_TCK")
@@ -175,12 +198,16 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--seconds", type=float, default=6.0)
     parser.add_argument("--connections", type=int, default=64)
+    parser.add_argument("--groups", type=int, default=0, help="of short loads in turn, instead of the rounds; 2 or more")
     chosen = parser.parse_args()
     ways = (0, 1, chosen.pages)
     try:
         with tempfile.TemporaryDirectory(prefix="twinlog-streams-") as folder, Pair(Path(folder) / "demo") as pair:
             pair.create_table("single", BENCH_TABLE)
             rounds_with(pair, 1, chosen.connections, _WARM_SECONDS)
+            if chosen.groups:
+                print(alternated(pair, chosen.pages, chosen.connections, chosen.seconds, chosen.groups))
+                return 0
             taken: dict[int, list[Round]] = {pages: [] for pages in ways}
             trickled: dict[int, list[Round]] = {pages: [] for pages in ways}
             for number in range(chosen.rounds):
